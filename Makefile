@@ -1,0 +1,35 @@
+# The short way to the usual commands. Everything works without make, too.
+
+GO ?= go
+
+.PHONY: help build test race lint fuzz demo bench ci clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build bin/haengine
+	$(GO) build -trimpath -o bin/haengine ./cmd/haengine
+
+test: ## run all tests
+	$(GO) test ./...
+
+race: ## run the tests under the race detector, invariants on
+	$(GO) test -race ./...
+
+lint: ## gofmt, vet, golangci-lint, the house test
+	.ci/run format vet lint house
+
+fuzz: ## run every fuzz target for a short time
+	.ci/run fuzz
+
+demo: ## replicate, kill, recover and compare, on this machine
+	$(GO) run ./cmd/haengine demo
+
+bench: ## run the benchmarks at the top of the tree
+	$(GO) test -run '^$$' -bench . -benchmem .
+
+ci: ## everything that has to pass
+	.ci/run
+
+clean: ## remove what build leaves
+	rm -rf bin

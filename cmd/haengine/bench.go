@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// benchOptions are the flags that the benchmarks share.
+type benchOptions struct {
+	size        byteSize
+	producers   int
+	outstanding int
+	duration    time.Duration
+	bytes       byteSize // log bytes at most (sync, async), to copy (catchup)
+	rounds      int
+	inProcess   bool
+	spin        time.Duration
+	congestion  string
+	frameBytes  byteSize
+	dir         string
+	json        bool
+}
+
+// benchResult is one benchmark's figures. A nil one was not measured.
+type benchResult struct {
+	Name              string         `json:"name"`
+	Messages          int64          `json:"messages"`
+	MessagesPerSecond float64        `json:"messages_per_second"`
+	BytesPerSecond    float64        `json:"bytes_per_second"`
+	P50               *float64       `json:"p50_us"`
+	P99               *float64       `json:"p99_us"`
+	P999              *float64       `json:"p999_us"`
+	Max               *float64       `json:"max_us"`
+	Allocs            *float64       `json:"allocs_per_message"`
+	CPUSecondsPerGB   *float64       `json:"cpu_seconds_per_gb"`
+	Limit             *benchLimit    `json:"limit"`
+	Ratio             *float64       `json:"ratio_to_limit"` // rate over limit's rate, or time over limit's time
+	Settings          map[string]any `json:"settings"`
+}
+
+// benchLimit is what the machine does without a log or a protocol, measured in
+// the same run. One of the figures is the one that ratio_to_limit is about.
+type benchLimit struct {
+	Name           string   `json:"name"`
+	BytesPerSecond *float64 `json:"bytes_per_second,omitempty"`
+	P50            *float64 `json:"p50_us,omitempty"`
+}
+
+// bench is a benchmark: it measures in rounds, each beside its limit.
+type bench struct {
+	name, short, long string
+	run               func(ctx context.Context, o benchOptions) ([]benchResult, error)
+	defaults          func(o *benchOptions)
+}
+
+func newBench() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure puts and copies beside the machine's own limits",
+		Long: "Measures beside the raw limit of the same machine in the same minutes: both take turns\n" +
+			"in rounds, and the medians are compared. Master and slave are separate processes\n" +
+			"unless --in-process. Absolute figures say little; the ratio is the result.",
+		Example: "  haengine bench sync --producers 1\n" +
+			"  haengine bench sync --producers 64 --size 1KiB --json\n" +
+			"  haengine bench catchup --bytes 1GiB\n" +
+			"  haengine bench limit",
+	}
+	asGroup(cmd)
+	for _, b := range []bench{
+		{"sync", "Synchronous puts, each confirmed by a slave", "The limit is an epoll ping-pong of the same sizes, with as many messages under way.", benchSync, nil},
+		{"async", "Asynchronous puts, with a slave that follows", "The limit is a copy of the same bytes into a populated map.", benchAsync, nil},
+		{"catchup", "A new slave that copies a whole log", "The limit is sendfile of the same bytes into the populated map of a fresh file.", benchCatchup, nil},
+		{"limit", "The machine's limits alone", "Copy into a map, ping-pong, stream, and sendfile into a fresh file.", benchLimits, nil},
+	} {
+		cmd.AddCommand(newBenchVerb(b))
+	}
+	cmd.AddCommand(newBenchPeer())
+	return cmd
+}
+
+func newBenchVerb(b bench) *cobra.Command {
+	o := benchOptions{size: 1 << 10, bytes: 1 << 30, frameBytes: 32 << 10}
+	cmd := &cobra.Command{
+		Use:     b.name,
+		Short:   b.short,
+		Long:    b.short + ". " + b.long,
+		Example: "  haengine bench " + b.name + "\n  haengine bench " + b.name + " --size 128 --duration 10s --json",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return usage(cmd, err)
+			}
+			return runBench(cmd, b, o)
+		},
+	}
+	f := cmd.Flags()
+	f.Var(&o.size, "size", "body of a message")
+	f.IntVar(&o.producers, "producers", 1, "goroutines that put")
+	f.IntVar(&o.outstanding, "outstanding", 1, "puts under way for each producer")
+	f.DurationVar(&o.duration, "duration", 5*time.Second, "measured time, all rounds together")
+	f.Var(&o.bytes, "bytes", "log bytes at most; for catchup: to copy")
+	f.IntVar(&o.rounds, "rounds", 5, "rounds, each of the benchmark and its limit")
+	f.BoolVar(&o.inProcess, "in-process", false, "run the slave in this process, too")
+	f.DurationVar(&o.spin, "spin", 0, "how long idle loops poll before they block")
+	f.StringVar(&o.congestion, "tcp-congestion", "", "TCP congestion control of both (default: the kernel's)")
+	f.Var(&o.frameBytes, "frame-bytes", "body of a frame at most")
+	f.StringVar(&o.dir, "dir", "", "where the stores are made (default: the temporary directory)")
+	addJSONFlag(cmd, &o.json)
+	return cmd
+}
+
+func (o *benchOptions) check() error {
+	var wrong []error
+	between := func(name string, v, low, high int64) {
+		if v < low || v > high {
+			wrong = append(wrong, fmt.Errorf("--%s %d is out of range, want %d to %d", name, v, low, high))
+		}
+	}
+	between("size", int64(o.size), 1, 4<<20)
+	between("producers", int64(o.producers), 1, 4096)
+	between("outstanding", int64(o.outstanding), 1, 1<<16)
+	between("rounds", int64(o.rounds), 1, 1000)
+	between("bytes", int64(o.bytes), 1<<20, 1<<40)
+	between("frame-bytes", int64(o.frameBytes), 512, 4<<20-12)
+	if o.duration <= 0 || o.spin < 0 {
+		wrong = append(wrong, fmt.Errorf("--duration %v and --spin %v: want more than 0, and 0 or more", o.duration, o.spin))
+	}
+	return errors.Join(wrong...)
+}
+
+func runBench(cmd *cobra.Command, b bench, o benchOptions) error {
+	ctx, stop := untilInterrupt(cmd.Context())
+	defer stop()
+	dir, err := os.MkdirTemp(o.dir, "haengine-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	o.dir = dir
+	results, err := b.run(ctx, o)
+	if err != nil {
+		if ctx.Err() != nil {
+			return errors.New("interrupted")
+		}
+		return fmt.Errorf("bench %s: %w", b.name, err)
+	}
+	for _, r := range results {
+		if err := answer(cmd, o.json, r, r.print); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *benchOptions) settings() map[string]any {
+	return map[string]any{
+		"size_bytes": int64(o.size), "producers": o.producers, "outstanding": o.outstanding, "duration_seconds": o.duration.Seconds(),
+		"rounds": o.rounds, "in_process": o.inProcess, "spin_us": µs(o.spin), "tcp_congestion": o.congestion, "frame_bytes": int64(o.frameBytes),
+	}
+}
+
+func (r benchResult) print(w io.Writer) {
+	pairs := []any{"benchmark", r.Name}
+	if r.Messages > 0 {
+		pairs = append(pairs, "messages", fmt.Sprintf("%s, %s a second", count(r.Messages), count(int64(r.MessagesPerSecond))))
+	}
+	if r.BytesPerSecond > 0 {
+		pairs = append(pairs, "bytes", shortBytes(int64(r.BytesPerSecond))+" a second")
+	}
+	if r.P50 != nil {
+		pairs = append(pairs, "latency", fmt.Sprintf("p50 %.4g µs  p99 %.4g µs  p99.9 %.4g µs  max %.4g µs", *r.P50, *r.P99, *r.P999, *r.Max))
+	}
+	if r.Allocs != nil {
+		pairs = append(pairs, "allocations", fmt.Sprintf("%.3f a message", *r.Allocs))
+	}
+	if r.CPUSecondsPerGB != nil {
+		pairs = append(pairs, "cpu", fmt.Sprintf("%.3g s a GB", *r.CPUSecondsPerGB))
+	}
+	if l := r.Limit; l != nil {
+		switch {
+		case l.P50 != nil:
+			pairs = append(pairs, "limit", fmt.Sprintf("%s: p50 %.4g µs", l.Name, *l.P50))
+		case l.BytesPerSecond != nil:
+			pairs = append(pairs, "limit", fmt.Sprintf("%s: %s a second", l.Name, shortBytes(int64(*l.BytesPerSecond))))
+		}
+	}
+	if r.Ratio != nil {
+		pairs = append(pairs, "ratio to limit", fmt.Sprintf("%.3g", *r.Ratio))
+	}
+	fields(w, pairs...)
+	fmt.Fprintln(w)
+}

@@ -1,0 +1,247 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/haengine/haengine/engine"
+)
+
+// benchSync measures puts that wait for a slave.
+func benchSync(ctx context.Context, o benchOptions) ([]benchResult, error) {
+	underWay := o.producers * o.outstanding
+	peer, err := startRawPeer(ctx, o.congestion, "stream")
+	if err != nil {
+		return nil, err
+	}
+	defer peer.close()
+	raw := func(ctx context.Context, d time.Duration) (round, error) {
+		r := round{latency: new(latencies)}
+		r.messages, r.took, err = peer.stream(ctx, int(o.size), underWay, d, r.latency)
+		r.bytes = r.messages * int64(o.size)
+		return r, err
+	}
+	limit := "epoll ping-pong"
+	if underWay > 1 {
+		limit = fmt.Sprintf("epoll stream, %d under way", underWay)
+	}
+	r, err := benchPuts(ctx, "sync", engine.SyncMaster, o, limit, raw)
+	return []benchResult{r}, err
+}
+
+// benchAsync measures puts that wait for nobody while a slave follows.
+func benchAsync(ctx context.Context, o benchOptions) ([]benchResult, error) {
+	r, err := benchPuts(ctx, "async", engine.AsyncMaster, o, "copy into a populated map", func(_ context.Context, d time.Duration) (round, error) {
+		return copyIntoMap(int(o.size), d)
+	})
+	return []benchResult{r}, err
+}
+
+// round is what one turn of a benchmark or of its limit did.
+type round struct {
+	messages, bytes int64
+	took            time.Duration
+	cpu             time.Duration
+	allocs          uint64
+	latency         *latencies
+}
+
+func (r round) bytesPerSecond() float64 { return float64(r.bytes) / r.took.Seconds() }
+
+// benchPuts takes turns between puts and their limit. With one put under way
+// the ratio is that of the median latencies; with more, of the rates.
+func benchPuts(ctx context.Context, name string, role engine.Role, o benchOptions, limitName string, limit func(context.Context, time.Duration) (round, error)) (benchResult, error) {
+	p, err := startPair(ctx, role, o)
+	if err != nil {
+		return benchResult{}, err
+	}
+	defer p.close()
+	each := o.duration / time.Duration(o.rounds)
+	if _, err := p.puts(ctx, each/4, int64(o.bytes)/8); err != nil { // pages, pools and buffers are warm after this
+		return benchResult{}, err
+	}
+	var ours, raw []round
+	for range o.rounds {
+		if ctx.Err() != nil {
+			return benchResult{}, ctx.Err()
+		}
+		l, err := limit(ctx, each)
+		if err != nil {
+			return benchResult{}, fmt.Errorf("limit: %w", err)
+		}
+		r, err := p.puts(ctx, each, int64(o.bytes)/int64(o.rounds))
+		if err != nil {
+			return benchResult{}, err
+		}
+		ours, raw = append(ours, r), append(raw, l)
+	}
+	result := o.result(name, ours)
+	rate := medianOf(raw, round.bytesPerSecond)
+	p50 := medianOf(raw, func(r round) float64 { return µs(r.latency.quantile(0.5)) })
+	result.Limit = &benchLimit{Name: limitName}
+	if o.producers*o.outstanding == 1 {
+		result.Limit.P50 = &p50
+		result.Ratio = ratio(*result.P50, p50)
+	} else {
+		result.Limit.BytesPerSecond = &rate
+		result.Ratio = ratio(result.BytesPerSecond, rate)
+	}
+	return result, nil
+}
+
+// result puts the rounds of a benchmark together: rates are medians, latencies
+// are of all rounds.
+func (o *benchOptions) result(name string, rounds []round) benchResult {
+	all, sum := new(latencies), round{}
+	for _, r := range rounds {
+		all.merge(r.latency)
+		sum.messages, sum.bytes, sum.cpu, sum.allocs = sum.messages+r.messages, sum.bytes+r.bytes, sum.cpu+r.cpu, sum.allocs+r.allocs
+	}
+	quantile := func(q float64) *float64 { v := µs(all.quantile(q)); return &v }
+	return benchResult{
+		Name: name, Messages: sum.messages, BytesPerSecond: medianOf(rounds, round.bytesPerSecond),
+		MessagesPerSecond: medianOf(rounds, func(r round) float64 { return float64(r.messages) / r.took.Seconds() }),
+		P50:               quantile(0.5), P99: quantile(0.99), P999: quantile(0.999), Max: quantile(1),
+		Allocs:          ratio(float64(sum.allocs), float64(sum.messages)),
+		CPUSecondsPerGB: ratio(sum.cpu.Seconds(), float64(sum.bytes)/1e9), Settings: o.settings(),
+	}
+}
+
+// puts lets the producers put for d, or until they put so many bytes.
+func (p *benchPair) puts(ctx context.Context, d time.Duration, bytes int64) (round, error) {
+	r := round{latency: new(latencies)}
+	var before, after runtime.MemStats
+	each := bytes / int64(p.options.producers)
+	producers := make([]*producer, p.options.producers)
+	for i := range producers {
+		producers[i] = newProducer(p, r.latency, each)
+	}
+	runtime.ReadMemStats(&before)
+	cpu := cpuTime(p.child)
+	start := time.Now()
+	var all sync.WaitGroup
+	for _, w := range producers {
+		all.Go(func() { w.run(ctx, start.Add(d)) })
+	}
+	all.Wait()
+	r.took = time.Since(start)
+	r.cpu = cpuTime(p.child) - cpu
+	runtime.ReadMemStats(&after)
+	r.allocs = after.Mallocs - before.Mallocs
+	var failed error
+	for _, w := range producers {
+		r.messages += w.messages
+		failed = errors.Join(failed, w.failed)
+	}
+	r.bytes = r.messages * int64(p.options.size)
+	if failed == nil && r.messages == 0 {
+		failed = errors.New("no put ended in a round; give a longer --duration")
+	}
+	return r, failed
+}
+
+// producer is one goroutine that puts. It owns all its fields.
+type producer struct {
+	node     *engine.Engine
+	message  engine.Message
+	limit    int64 // puts
+	messages int64
+	failed   error
+	latency  *latencies // shared: its counters are atomic
+
+	queue *engine.Completions // nil: one put at a time
+	begun []time.Time         // by tag
+	free  []uint64
+	done  []engine.Completion
+}
+
+func newProducer(p *benchPair, l *latencies, bytes int64) *producer {
+	w := &producer{node: p.master, latency: l, limit: max(bytes/int64(p.options.size), 1)}
+	w.message = engine.Message{Topic: "bench", QueueID: p.next.Add(1) % 4, Body: make([]byte, p.options.size)}
+	if n := p.options.outstanding; n > 1 {
+		w.queue = p.master.NewCompletions(n)
+		w.begun, w.done = make([]time.Time, n), make([]engine.Completion, n)
+		for tag := range n {
+			w.free = append(w.free, uint64(tag))
+		}
+	}
+	return w
+}
+
+func (w *producer) run(ctx context.Context, until time.Time) {
+	if w.queue != nil {
+		w.pipeline(ctx, until)
+		return
+	}
+	for now := time.Now(); now.Before(until) && w.messages < w.limit && ctx.Err() == nil; w.messages++ {
+		if _, err := w.node.Put(ctx, &w.message); err != nil {
+			w.failed = err
+			return
+		}
+		end := time.Now()
+		w.latency.add(end.Sub(now))
+		now = end
+	}
+}
+
+// pipeline keeps as many puts under way as there are tags.
+func (w *producer) pipeline(ctx context.Context, until time.Time) {
+	for putting, now := true, time.Now(); ; {
+		putting = putting && now.Before(until) && w.messages < w.limit && ctx.Err() == nil && w.failed == nil
+		for putting && len(w.free) > 0 {
+			tag := w.free[len(w.free)-1]
+			w.begun[tag] = time.Now()
+			if err := w.queue.Put(ctx, &w.message, tag); err != nil {
+				w.failed = err
+				break
+			}
+			w.free = w.free[:len(w.free)-1]
+		}
+		if len(w.free) == len(w.begun) {
+			return
+		}
+		n, err := w.queue.Pull(context.Background(), w.done)
+		if err != nil {
+			w.failed = err
+			return
+		}
+		now = time.Now()
+		for _, c := range w.done[:n] {
+			if c.Err != nil {
+				w.failed = c.Err
+			}
+			w.latency.add(now.Sub(w.begun[c.Tag]))
+			w.free = append(w.free, c.Tag)
+		}
+		w.messages += int64(n)
+	}
+}
+
+// copyIntoMap is the limit of an asynchronous put.
+func copyIntoMap(size int, d time.Duration) (round, error) {
+	room := max(64<<20, size)
+	m, err := populatedMap(int64(room))
+	if err != nil {
+		return round{}, err
+	}
+	defer unmap(m)
+	r, source := round{latency: new(latencies)}, make([]byte, size)
+	start := time.Now()
+	end := start.Add(d)
+	for at, now := 0, start; now.Before(end); r.messages++ {
+		if at+size > room {
+			at = 0
+		}
+		copy(m[at:], source)
+		at += size
+		then := time.Now()
+		r.latency.add(then.Sub(now))
+		now = then
+	}
+	r.took, r.bytes = time.Since(start), r.messages*int64(size)
+	return r, nil
+}

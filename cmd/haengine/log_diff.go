@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/haengine/haengine/commitlog"
+	"github.com/spf13/cobra"
+)
+
+// logDiff is the comparison of two logs. Both hold [From, To); what one holds
+// beyond is no difference, because a replica may lag.
+type logDiff struct {
+	Store     diffSide  `json:"store"`
+	With      diffSide  `json:"with"`
+	From      int64     `json:"common_from"`
+	To        int64     `json:"common_to"`
+	Equal     bool      `json:"equal"` // the common range is not empty and the same
+	Differs   *int64    `json:"first_difference"`
+	StoreItem *diffItem `json:"store_item,omitempty"`
+	WithItem  *diffItem `json:"with_item,omitempty"`
+}
+
+type diffSide struct {
+	Path      string `json:"path"`
+	MinOffset int64  `json:"min_offset"`
+	MaxOffset int64  `json:"max_offset"`
+}
+
+// diffItem is what stands at an offset on one side.
+type diffItem struct {
+	Kind   string `json:"kind"` // record, filler, damage or end
+	Offset int64  `json:"offset"`
+	Size   int64  `json:"size_bytes"`
+	Byte   int    `json:"byte"` // the value at the first difference
+	Topic  string `json:"topic,omitempty"`
+	Text   string `json:"text"`
+}
+
+// errLogsDiffer ends log diff with exit code 1; what differs is in the answer.
+var errLogsDiffer = errors.New("the logs differ")
+
+func newLogDiff() *cobra.Command {
+	var (
+		store, with string
+		asJSON      bool
+	)
+	cmd := &cobra.Command{
+		Use:   "diff",
+		Short: "Compare two logs byte by byte over the range that both hold",
+		Long: "Compares two logs byte by byte over the range that both hold. Exit code 1 if they\n" +
+			"differ there, or hold no common range. That one is longer is no difference.",
+		Example: "  haengine log diff --store ./a --with ./b\n  haengine log diff --store ./a --with ./b --json",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if with == "" {
+				return usagef(cmd, "--with DIR is missing: the store to compare with")
+			}
+			d, err := diffStores(cmd, store, with)
+			if err != nil {
+				return err
+			}
+			if err := answer(cmd, asJSON, d, d.print); err != nil {
+				return err
+			}
+			return d.verdict()
+		},
+	}
+	addStoreFlag(cmd, &store)
+	cmd.Flags().StringVar(&with, "with", "", "the other store directory")
+	addJSONFlag(cmd, &asJSON)
+	return cmd
+}
+
+func diffStores(cmd *cobra.Command, store, with string) (logDiff, error) {
+	a, err := openStore(cmd, store)
+	if err != nil {
+		return logDiff{}, err
+	}
+	defer a.Close()
+	b, err := openStore(cmd, with)
+	if err != nil {
+		return logDiff{}, err
+	}
+	defer b.Close()
+	d := logDiff{
+		Store: diffSide{store, a.MinOffset(), a.EndOffset()},
+		With:  diffSide{with, b.MinOffset(), b.EndOffset()},
+		From:  max(a.MinOffset(), b.MinOffset()),
+		To:    min(a.EndOffset(), b.EndOffset()),
+	}
+	d.To = max(d.To, d.From)
+	show := newProgress(cmd.ErrOrStderr(), "comparing", d.To-d.From)
+	defer show.done()
+	return d, d.compare(a, b, show)
+}
+
+func (d *logDiff) compare(a, b *commitlog.Log, show *progress) error {
+	x, y := make([]byte, 1<<20), make([]byte, 1<<20)
+	for at := d.From; at < d.To; {
+		n := min(int64(len(x)), d.To-at)
+		if err := readFull(a, x[:n], at); err != nil {
+			return fmt.Errorf("%s: %w", d.Store.Path, err)
+		}
+		if err := readFull(b, y[:n], at); err != nil {
+			return fmt.Errorf("%s: %w", d.With.Path, err)
+		}
+		if !bytes.Equal(x[:n], y[:n]) {
+			i := 0
+			for x[i] == y[i] {
+				i++
+			}
+			offset := at + int64(i)
+			d.Differs = &offset
+			d.StoreItem, d.WithItem = itemAt(a, offset, x[i]), itemAt(b, offset, y[i])
+			return nil
+		}
+		at += n
+		show.chunk(at - d.From)
+	}
+	d.Equal = d.To > d.From
+	return nil
+}
+
+func readFull(l *commitlog.Log, dst []byte, at int64) error {
+	if n, err := l.ReadAt(dst, at); n < len(dst) {
+		return fmt.Errorf("read the log at offset %d: %w", at+int64(n), err)
+	}
+	return nil
+}
+
+// itemAt describes what stands at offset, where the byte is b.
+func itemAt(l *commitlog.Log, offset int64, b byte) *diffItem {
+	for item := range l.Scan(segmentBase(l, offset), l.EndOffset()) {
+		if item.Kind != commitlog.ItemEnd && item.Offset+item.Size <= offset {
+			continue
+		}
+		d := &diffItem{Offset: item.Offset, Size: item.Size, Byte: int(b)}
+		switch item.Kind {
+		case commitlog.ItemRecord:
+			r := item.Record
+			d.Kind, d.Topic = "record", r.Topic
+			d.Text = fmt.Sprintf("record of topic %s queue %d queue offset %d, stored %s", printable(r.Topic), r.QueueID, r.QueueOffset, when(r.StoreTimestamp))
+		case commitlog.ItemFiller:
+			d.Kind, d.Text = "filler", "filler to the end of segment "+filepath.Base(item.Segment)
+		case commitlog.ItemDamage:
+			d.Kind, d.Text = "damage", fmt.Sprint(item.Err)
+		case commitlog.ItemEnd:
+			d.Kind, d.Text = "end", "the log's end"
+		}
+		return d
+	}
+	return &diffItem{Kind: "end", Offset: l.EndOffset(), Byte: int(b), Text: "the log's end"}
+}
+
+// verdict is nil when the logs agree over a common range.
+func (d *logDiff) verdict() error {
+	switch {
+	case d.Differs != nil:
+		return fmt.Errorf("%w at offset %d", errLogsDiffer, *d.Differs)
+	case !d.Equal:
+		return fmt.Errorf("%w: they hold no common range", errLogsDiffer)
+	}
+	return nil
+}
+
+func (d *logDiff) print(w io.Writer) {
+	pairs := []any{
+		d.Store.Path, fmt.Sprintf("%s to %s", count(d.Store.MinOffset), count(d.Store.MaxOffset)),
+		d.With.Path, fmt.Sprintf("%s to %s", count(d.With.MinOffset), count(d.With.MaxOffset)),
+		"both hold", fmt.Sprintf("%s to %s (%s)", count(d.From), count(d.To), shortBytes(d.To-d.From)),
+	}
+	switch {
+	case d.Equal:
+		pairs = append(pairs, "result", "equal")
+	case d.Differs == nil:
+		pairs = append(pairs, "result", "nothing to compare")
+	default:
+		pairs = append(pairs, "result", fmt.Sprintf("they differ first at offset %d", *d.Differs))
+		for _, side := range []struct {
+			path string
+			item *diffItem
+		}{{d.Store.Path, d.StoreItem}, {d.With.Path, d.WithItem}} {
+			pairs = append(pairs, "  "+side.path, fmt.Sprintf("byte 0x%02x, in the %d bytes from %d: %s", side.item.Byte, side.item.Size, side.item.Offset, side.item.Text))
+		}
+	}
+	fields(w, pairs...)
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+func verify(t *testing.T, code int, store string) verifyAnswer {
+	t.Helper()
+	var v verifyAnswer
+	if err := json.Unmarshal([]byte(expect(t, code, "log", "verify", "--store", store, "--json").stdout), &v); err != nil {
+		t.Fatal(err)
+	}
+	if v.OK != (code == exitDone) {
+		t.Errorf("ok is %v with exit code %d", v.OK, code)
+	}
+	return v
+}
+
+func TestRocketMQsStoresVerify(t *testing.T) {
+	for name, messages := range map[string]int64{"mixed": 336, "killed": 123} {
+		store := fixture(t, name)
+		before := treeDigest(t, store)
+		v := verify(t, exitDone, store)
+		if r := recoveredByRocketMQ(t, name); v.Messages != messages || v.Bytes != r.Max-r.Min || len(v.Problems) > 0 {
+			t.Errorf("%s: %+v", name, v)
+		}
+		mustContain(t, expect(t, exitDone, "log", "verify", "--store", store).stdout, "\nok\n")
+		if treeDigest(t, store) != before {
+			t.Errorf("%s: log verify changed the store", name)
+		}
+	}
+}
+
+// problemAt tells whether a problem with this offset was found.
+func problemAt(v verifyAnswer, offset int64) bool {
+	return slices.ContainsFunc(v.Problems, func(p problem) bool { return p.Offset == offset })
+}
+
+func TestVerifyFindsDamageInARecord(t *testing.T) {
+	for what, at := range map[string]int64{"size": 1346 + 1, "magic": 1346 + 5, "position": 1346 + 30, "body": 1346 + 100} {
+		store := fixture(t, "mixed")
+		flipByte(t, store, at)
+		if v := verify(t, exitFailed, store); !problemAt(v, 1346) {
+			t.Errorf("%s: damage at 1346 is not among %+v", what, v.Problems)
+		}
+	}
+}
+
+// queueUnit is the first unit of topic-3, queue 4, which points at the record
+// at offset 0.
+func queueUnit(t *testing.T, store string) string {
+	t.Helper()
+	path := filepath.Join(store, "consumequeue", "topic-3", "4", "00000000000000000000")
+	if _, err := os.Stat(path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestVerifyFindsQueuesThatDisagreeWithTheLog(t *testing.T) {
+	change := func(store string, at int64, b []byte) {
+		f, err := os.OpenFile(queueUnit(t, store), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := f.WriteAt(b, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		kind string
+		at   int64
+		b    []byte
+	}{
+		{"wrong queue unit", 0, binary.BigEndian.AppendUint64(nil, 1170)},
+		{"wrong queue unit", 8, binary.BigEndian.AppendUint32(nil, 1171)},
+		{"wrong tags code", 12, binary.BigEndian.AppendUint64(nil, 7)},
+	} {
+		store := fixture(t, "mixed")
+		change(store, c.at, c.b)
+		v := verify(t, exitFailed, store)
+		if len(v.Problems) != 1 || v.Problems[0].Kind != c.kind || v.Problems[0].Offset != 0 {
+			t.Errorf("%s: found %+v", c.kind, v.Problems)
+		}
+	}
+}
+
+func TestVerifyFindsAMissingQueue(t *testing.T) {
+	store := fixture(t, "mixed")
+	if err := os.RemoveAll(filepath.Dir(queueUnit(t, store))); err != nil {
+		t.Fatal(err)
+	}
+	if v := verify(t, exitFailed, store); !problemAt(v, 0) || v.Problems[0].Kind != "missing in queue" {
+		t.Errorf("found %+v", v.Problems)
+	}
+}

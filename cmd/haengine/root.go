@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// usageError is a wrong command line or configuration: exit code 2, with a
+// pointer to the help topic that says how it is right.
+type usageError struct {
+	topic string
+	err   error
+}
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func usage(cmd *cobra.Command, err error) error {
+	return &usageError{topic: helpTopic(cmd), err: err}
+}
+
+func usagef(cmd *cobra.Command, format string, args ...any) error {
+	return usage(cmd, fmt.Errorf(format, args...))
+}
+
+// helpTopic is what follows "haengine help" for cmd: "log dump".
+func helpTopic(cmd *cobra.Command) string {
+	_, topic, _ := strings.Cut(cmd.CommandPath(), " ")
+	return topic
+}
+
+func newRoot(stdout, stderr io.Writer) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "haengine",
+		Short: "A replicated log that speaks RocketMQ's master-slave replication",
+		Long: "haengine runs, copies and inspects logs in RocketMQ's store format. A master\n" +
+			"replicates to slaves of its own kind or of RocketMQ's, and the other way round.",
+		Example: "  haengine demo\n" +
+			"  haengine serve --store ./a --role SYNC_MASTER\n" +
+			"  haengine serve --store ./b --role SLAVE --master 127.0.0.1:10912 --admin-listen 127.0.0.1:10920\n" +
+			"  haengine status\n" +
+			"  haengine log diff --store ./a --with ./b",
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		PersistentPreRunE: applyEnvironment,
+	}
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	asGroup(root)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, err) })
+	root.AddCommand(newServe(), newStatus(), newLog(), newDemo(), newBench(), newVersion())
+	root.SetHelpCommand(newHelp(root))
+	// cobra builds the completion verb late, and lets it take anything; built
+	// now, it treats wrong arguments as the verbs of our own do.
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() != "completion" {
+			continue
+		}
+		asGroup(c)
+		for _, shell := range c.Commands() {
+			shell.Args = noArgs
+		}
+	}
+	return root
+}
+
+func newHelp(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [command]",
+		Short: "Help about any command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return usagef(root, "there is no command %q", strings.Join(args, " "))
+			}
+			about.InitDefaultHelpFlag()
+			return about.Help()
+		},
+	}
+}
+
+// asGroup makes cmd a verb that only holds others: alone it prints its help,
+// with anything else it names the mistake.
+func asGroup(cmd *cobra.Command) {
+	cmd.SuggestionsMinimumDistance = 2
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		near := cmd.SuggestionsFor(args[0])
+		if len(near) == 0 {
+			return usagef(cmd, "%q is no command of %q", args[0], cmd.CommandPath())
+		}
+		return usagef(cmd, "%q is no command of %q; did you mean %s?", args[0], cmd.CommandPath(), strings.Join(near, " or "))
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+}
+
+// noArgs refuses positional arguments, which no verb takes unless it says so.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef(cmd, "%q is not expected here: %q takes flags only", args[0], cmd.CommandPath())
+	}
+	return nil
+}
+
+// envPrefix starts the environment variables that stand for flags.
+const envPrefix = "HAENGINE_"
+
+func envName(flag string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// applyEnvironment gives every flag that the command line leaves open its
+// value from the environment. A verb with settings of its own (serve) layers
+// file and environment itself and marks its flags so.
+func applyEnvironment(cmd *cobra.Command, _ []string) error {
+	var wrong []error
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Changed || f.Name == "help" {
+			return
+		}
+		if _, own := f.Value.(*settingValue); own {
+			return
+		}
+		value, ok := os.LookupEnv(envName(f.Name))
+		if !ok {
+			return
+		}
+		if err := cmd.Flags().Set(f.Name, value); err != nil {
+			wrong = append(wrong, fmt.Errorf("%s=%s: %w", envName(f.Name), value, err))
+		}
+	})
+	if len(wrong) > 0 {
+		return usage(cmd, errors.Join(wrong...))
+	}
+	return nil
+}
+
+// untilInterrupt ends ctx at the first SIGINT or SIGTERM.
+func untilInterrupt(ctx context.Context) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+}

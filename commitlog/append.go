@@ -1,0 +1,289 @@
+package commitlog
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/haengine/haengine/internal/invariant"
+	"github.com/valyala/bytebufferpool"
+)
+
+// Sequencer learns of an append inside the append section, before its end
+// offset is published: what it does is done in the order of offsets, and
+// before anybody can acknowledge them. It must not block, allocate or call the
+// log.
+type Sequencer interface {
+	Sequenced(endOffset int64)
+}
+
+// Appended tells where records are.
+type Appended struct {
+	Offset, EndOffset int64 // of the bytes in the log, half-open
+	QueueOffset       int64 // of the first record, in records; 0 for a prepared or rolled-back transaction
+	StoreTimestamp    int64 // milliseconds
+	Messages          int32
+}
+
+// Encoded is one record, or the records of a batch, ready to be appended but
+// for what only the append knows: offsets and store timestamp. It belongs to
+// the caller from Encode to Release.
+type Encoded struct {
+	buf     *bytebufferpool.ByteBuffer
+	records []int32 // where each record begins in buf
+	queue   *queue  // nil: a transaction's record that takes no queue offset
+}
+
+var (
+	encodedPool = sync.Pool{New: func() any { return &Encoded{records: make([]int32, 0, 1)} }}
+	bufferPool  bytebufferpool.Pool
+)
+
+// Encode checks the message against the limits and encodes it, outside of any
+// lock. The message stays the caller's. What it leaves out is filled in: born
+// time and host, and always the store host.
+//
+// Errors, before anything is written: [ErrMessageIllegal] or
+// [ErrPropertiesTooLong], mostly as a *LimitError; a failure to make a new
+// consume queue's directory.
+func (l *Log) Encode(m *Message) (*Encoded, error) {
+	if err := l.opts.Limits.Validate(m, l.segmentBytes); err != nil {
+		return nil, err
+	}
+	e := newEncoded()
+	l.encode(e, m)
+	if queued(m.SysFlag) {
+		if err := l.findQueue(e, m); err != nil {
+			e.Release()
+			return nil, err
+		}
+	}
+	return e, nil
+}
+
+// EncodeBatch is Encode for messages of one topic and queue, which get
+// consecutive queue offsets, one store timestamp and a place in one segment.
+func (l *Log) EncodeBatch(messages []*Message) (*Encoded, error) {
+	if err := l.opts.Limits.ValidateBatch(messages, l.segmentBytes); err != nil {
+		return nil, err
+	}
+	e := newEncoded()
+	for _, m := range messages {
+		l.encode(e, m)
+	}
+	if err := l.findQueue(e, messages[0]); err != nil {
+		e.Release()
+		return nil, err
+	}
+	return e, nil
+}
+
+func newEncoded() *Encoded {
+	e := encodedPool.Get().(*Encoded)
+	e.buf = bufferPool.Get()
+	return e
+}
+
+// Release gives the buffers back; e must not be used afterwards.
+func (e *Encoded) Release() {
+	bufferPool.Put(e.buf)
+	e.buf, e.records, e.queue = nil, e.records[:0], nil
+	encodedPool.Put(e)
+}
+
+// Bytes is how much of the log the records take.
+func (e *Encoded) Bytes() int { return len(e.buf.B) }
+
+func (l *Log) encode(e *Encoded, m *Message) {
+	c := *m
+	if c.BornTimestamp == 0 {
+		c.BornTimestamp = l.opts.Now().UnixMilli()
+	}
+	if !c.BornHost.Addr.IsValid() {
+		c.BornHost = l.opts.StoreHost
+	}
+	c.StoreHost = l.opts.StoreHost
+	c.QueueOffset, c.PhysicalOffset, c.StoreTimestamp = 0, 0, 0 // patched by the append
+	e.records = append(e.records, int32(len(e.buf.B)))
+	e.buf.B = AppendRecord(e.buf.B, &c)
+}
+
+// queued tells whether a record with these flags takes a queue offset
+// (MessageSysFlag: not for prepared and rolled-back transactions).
+func queued(sysFlag int32) bool {
+	t := sysFlag & FlagTransactionMask
+	return t != FlagTransactionPrepared && t != FlagTransactionRollback
+}
+
+func (l *Log) findQueue(e *Encoded, m *Message) error {
+	// The topic's bytes of the record that was just encoded: the look-up by
+	// bytes does not allocate, nor does it keep the message's string.
+	q, err := l.queues.queue(topicOf(e.buf.B), m.QueueID)
+	if err != nil {
+		return fmt.Errorf("consume queue %s/%d: %w", m.Topic, m.QueueID, err)
+	}
+	e.queue = q
+	return nil
+}
+
+// topicOf gives the topic's bytes of an encoded record.
+func topicOf(record []byte) []byte {
+	var h Header
+	kind := h.parse(record)
+	invariant.Check(kind == "", "a record that we encoded does not parse")
+	return h.Topic(record)
+}
+
+// Append puts the records at the end of the log and returns where they are.
+// They are readable on return, and durable once FlushedOffset has reached
+// their end. s may be nil. It does not allocate, and blocks only for other
+// appends, or for the next segment for at most Options.SegmentTimeout.
+//
+// Errors, nothing having been written: [ErrReadOnly], [ErrClosed], [ErrBusy],
+// [ErrSegmentUnavailable] (the next append tries again), or the *CorruptError
+// of a segment that somebody has cut.
+func (l *Log) Append(e *Encoded, s Sequencer) (Appended, error) {
+	if !l.append.TryLock() {
+		if err := l.checkBusy(); err != nil {
+			return Appended{}, err
+		}
+		l.append.Lock()
+	}
+	now := l.opts.Now()
+	l.holding.Store(max(1, int64(now.Sub(l.began))))
+	for {
+		err := l.roomLocked(int64(len(e.buf.B)))
+		if err == nil {
+			break
+		}
+		l.holding.Store(0)
+		l.append.Unlock()
+		if err != errRollPending {
+			return Appended{}, err
+		}
+		if err := l.roller.await(l.opts.SegmentTimeout); err != nil {
+			return Appended{}, err
+		}
+		l.append.Lock()
+		l.holding.Store(max(1, int64(l.opts.Now().Sub(l.began))))
+	}
+	a, err := l.putLocked(e, s, now)
+	l.holding.Store(0)
+	l.append.Unlock()
+	if err != nil {
+		return Appended{}, l.faulted(err)
+	}
+	l.dispatcher.wake()
+	if a.EndOffset+l.roller.window/2 > l.populated.Load() {
+		l.roller.wake()
+	}
+	return a, nil
+}
+
+// checkBusy refuses when the append section has been held for too long: its
+// holder hangs in a page fault, that is, in the disk.
+func (l *Log) checkBusy() error {
+	since := l.holding.Load()
+	if since == 0 {
+		return nil
+	}
+	if held := l.opts.Now().Sub(l.began) - time.Duration(since); held > l.opts.BusyTimeout {
+		return fmt.Errorf("%w: held for %v, at most %v is waited", ErrBusy, held.Round(time.Millisecond), l.opts.BusyTimeout)
+	}
+	return nil
+}
+
+// roomLocked makes sure that n bytes and the smallest filler behind them fit
+// into the tail, rolling to the next segment if they do not.
+func (l *Log) roomLocked(n int64) error {
+	if err := l.Writable(); err != nil {
+		return err
+	}
+	a := &l.append
+	if a.tail != nil && a.end+n+fillerHeaderBytes <= a.tail.end() {
+		return nil
+	}
+	base := a.end
+	if a.tail != nil {
+		base = a.tail.end()
+	}
+	next := l.roller.take(base)
+	if next == nil {
+		return errRollPending
+	}
+	if a.tail != nil && a.end < a.tail.end() {
+		// The next segment is there before the filler is published: a log that
+		// ends with a filler would lose it in RocketMQ's recovery.
+		if err := l.fillLocked(); err != nil {
+			l.roller.giveBack(next)
+			return l.faulted(err)
+		}
+	}
+	l.rollLocked(next)
+	return nil
+}
+
+// fillLocked writes the filler that closes the tail.
+func (l *Log) fillLocked() error {
+	a := &l.append
+	var header [fillerHeaderBytes]byte
+	AppendFiller(header[:0], int(a.tail.end()-a.end))
+	if err := a.file.write(a.end-a.tail.base, header[:]); err != nil {
+		return err
+	}
+	a.tail.lastTimestamp.Store(l.timestamp.Load())
+	a.end = a.tail.end()
+	l.end.Store(a.end)
+	return nil
+}
+
+// rollLocked makes next the tail of the list.
+func (l *Log) rollLocked(next *segment) {
+	a := &l.append
+	invariant.Check(a.tail == nil || next.base == a.tail.end(), "a segment does not follow the tail")
+	if a.tail != nil && l.opts.Mlock {
+		_ = a.file.file.Unpin() // it only costs memory
+	}
+	a.tail, a.file = next, next.opened.Load()
+	list := append((*l.list.Load())[:len(*l.list.Load()):len(*l.list.Load())], next)
+	l.list.Store(&list)
+	l.roller.wake()
+}
+
+// putLocked copies the records to the end and publishes it.
+func (l *Log) putLocked(e *Encoded, s Sequencer, now time.Time) (Appended, error) {
+	a := &l.append
+	result := Appended{
+		Offset: a.end, EndOffset: a.end + int64(len(e.buf.B)),
+		StoreTimestamp: max(now.UnixMilli(), l.timestamp.Load()), Messages: int32(len(e.records)),
+	}
+	if e.queue != nil {
+		result.QueueOffset = e.queue.nextOffset()
+	}
+	for i, at := range e.records {
+		queueOffset := result.QueueOffset
+		if e.queue != nil {
+			queueOffset += int64(i)
+		}
+		patchRecord(e.buf.B[at:], queueOffset, a.end+int64(at), result.StoreTimestamp)
+	}
+	if err := a.file.write(a.end-a.tail.base, e.buf.B); err != nil {
+		return Appended{}, err
+	}
+	if e.queue != nil {
+		// Only now: a refused put leaves no hole in the queue.
+		first := e.queue.assign(int64(len(e.records)))
+		invariant.Check(first == result.QueueOffset, "a queue offset was taken outside the append section")
+	}
+	l.timestamp.Store(result.StoreTimestamp)
+	a.end = result.EndOffset
+	if s != nil {
+		s.Sequenced(a.end)
+	}
+	l.end.Store(a.end)
+	return result, nil
+}
+
+// recordSizeWord reads a record's size word.
+func recordSizeWord(b []byte) int64 { return int64(int32(binary.BigEndian.Uint32(b))) }

@@ -1,0 +1,534 @@
+package commitlog
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/cpu"
+)
+
+const (
+	// dispatchChunkBytes is how much of the log is copied and looked at in one
+	// step: it fits a core's cache. A larger record gets a larger buffer.
+	dispatchChunkBytes = 128 << 10
+
+	// dispatchBufferBytes is what the buffer may keep while nothing comes.
+	dispatchBufferBytes = 1 << 20
+
+	// dispatchPause is the least time from the end of one pass to the next
+	// while records keep coming, as in RocketMQ's ReputMessageService: without
+	// it each put of a single producer would wake a second thread. The first
+	// record after a silence is dispatched at once.
+	dispatchPause = time.Millisecond
+
+	// dispatchRetry is the time between tries to write to the queues.
+	dispatchRetry = time.Second
+
+	// scheduleTopic holds delayed messages: their tags code is the time at
+	// which they are due.
+	scheduleTopic = "SCHEDULE_TOPIC_XXXX"
+)
+
+// delays are the levels of delayed messages from 1 on (messageDelayLevel).
+var delays = [...]time.Duration{
+	1 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
+	1 * time.Minute, 2 * time.Minute, 3 * time.Minute, 4 * time.Minute, 5 * time.Minute,
+	6 * time.Minute, 7 * time.Minute, 8 * time.Minute, 9 * time.Minute, 10 * time.Minute,
+	20 * time.Minute, 30 * time.Minute, 1 * time.Hour, 2 * time.Hour,
+}
+
+// dispatcher follows the end of the log and puts each complete record into its
+// consume queue, on a master and on a replica alike. On a replica it is also
+// the one who looks at what was received: structure, position and checksum of
+// every record. It stops for good at the first damage.
+//
+// Invariant: every record below Offset is in its queue, committed; Offset is a
+// record's border. RocketMQ ReputMessageService.
+type dispatcher struct {
+	log *Log
+
+	_      cpu.CacheLinePad
+	asleep atomic.Bool // the goroutine waits to be woken; appenders load it for each record
+	_      cpu.CacheLinePad
+
+	offset    atomic.Int64 // stored by the dispatching goroutine, as all atomics below
+	seen      atomic.Int64 // the end of the log at the last look
+	resting   atomic.Bool  // nothing more comes of what was seen
+	uncov     atomic.Bool
+	lastStart atomic.Int64 // of the last record that is in a queue
+	lastTime  atomic.Int64 // its store timestamp, ms
+	failure   atomic.Pointer[error]
+
+	woken   chan struct{} // capacity 1
+	hurried chan struct{} // capacity 1
+	stopped chan struct{}
+	done    chan struct{} // nil while the goroutine does not run
+
+	watch struct { // for moved
+		sync.Mutex
+		changed chan struct{} // nil: nobody waits
+	}
+
+	// The dispatching goroutine's alone.
+	buf       []byte
+	stuck     bool // damage was met
+	opening   bool // catchUp runs: a queue that is not there may have been lost
+	rescanned bool // from the first byte, because a queue had a gap
+	warnedAt  time.Time
+}
+
+// newDispatcher makes a dispatcher that begins at a record's border.
+func newDispatcher(l *Log, from int64) *dispatcher {
+	d := &dispatcher{log: l, woken: make(chan struct{}, 1), hurried: make(chan struct{}, 1)}
+	d.offset.Store(from)
+	d.seen.Store(from)
+	return d
+}
+
+// start begins to follow the log on a goroutine of its own.
+func (d *dispatcher) start() {
+	d.stopped, d.done = make(chan struct{}), make(chan struct{})
+	go d.run()
+}
+
+// stop ends it after the step it is in. It may be started again. One caller.
+func (d *dispatcher) stop() {
+	if d.done == nil {
+		return
+	}
+	close(d.stopped)
+	<-d.done
+	d.done = nil
+	d.asleep.Store(false)
+}
+
+// restart makes the dispatcher go on from another record's border, after the
+// log was cut there or was given its beginning. A dispatcher that was started
+// is running again on return.
+func (d *dispatcher) restart(offset int64) {
+	running := d.done != nil
+	d.stop()
+	d.offset.Store(offset)
+	d.seen.Store(offset)
+	d.resting.Store(false)
+	d.stuck = false
+	if running {
+		d.start()
+	}
+}
+
+// Offset is the offset through which every record is in its queue.
+func (d *dispatcher) Offset() int64 { return d.offset.Load() }
+
+// uncovered says that the log has records that RocketMQ would put into queues
+// which we do not keep: inner batches, light queues, topics that cannot be a
+// directory.
+func (d *dispatcher) uncovered() bool { return d.uncov.Load() }
+
+// idle says that all of the log was looked at, and what is not dispatched is
+// an incomplete record or damage.
+func (d *dispatcher) idle() bool {
+	return d.resting.Load() && d.seen.Load() == d.log.end.Load()
+}
+
+// trouble is why records wait to be put into the queues, or nil. It is tried
+// again.
+func (d *dispatcher) trouble() error {
+	if err := d.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// lastQueued gives the offset and the store timestamp (ms) of the last record
+// that was put into a queue, zeros before the first.
+func (d *dispatcher) lastQueued() (offset, timestamp int64) {
+	return d.lastStart.Load(), d.lastTime.Load()
+}
+
+// wake says that the log has grown. Any goroutine; free while the dispatcher
+// is at work.
+func (d *dispatcher) wake() {
+	if d.asleep.Load() && d.asleep.CompareAndSwap(true, false) {
+		signal(d.woken)
+	}
+}
+
+// hurry says that somebody waits for the records that are there, so that the
+// pause between passes is left out.
+func (d *dispatcher) hurry() {
+	d.wake()
+	signal(d.hurried)
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// moved gives a channel that is closed when Offset or idle changes next.
+func (d *dispatcher) moved() <-chan struct{} {
+	d.watch.Lock()
+	defer d.watch.Unlock()
+	if d.watch.changed == nil {
+		d.watch.changed = make(chan struct{})
+	}
+	return d.watch.changed
+}
+
+func (d *dispatcher) announce() {
+	d.watch.Lock()
+	defer d.watch.Unlock()
+	if d.watch.changed != nil {
+		close(d.watch.changed)
+		d.watch.changed = nil
+	}
+}
+
+// run dispatches until it is stopped.
+func (d *dispatcher) run() {
+	defer close(d.done)
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		before := d.offset.Load()
+		err := d.pass()
+		wait := dispatchPause
+		switch {
+		case err != nil:
+			d.warn("consume queues cannot be written, trying again", err)
+			wait = dispatchRetry
+		case d.offset.Load() == before:
+			if !d.sleep() {
+				return
+			}
+			continue
+		}
+		pause.Reset(wait)
+		select {
+		case <-pause.C:
+		case <-d.hurried:
+		case <-d.stopped:
+			return
+		}
+	}
+}
+
+// sleep waits until the log has grown; false when it is to stop.
+func (d *dispatcher) sleep() bool {
+	if cap(d.buf) > dispatchBufferBytes {
+		d.buf = nil
+	}
+	d.asleep.Store(true)
+	if d.log.end.Load() != d.seen.Load() { // grown before asleep was set
+		d.asleep.Store(false)
+		return true
+	}
+	d.resting.Store(true)
+	d.announce()
+	defer d.resting.Store(false)
+	select {
+	case <-d.woken:
+		d.asleep.Store(false)
+		return true
+	case <-d.stopped:
+		return false
+	}
+}
+
+// warn logs the first of a row of failures, then one a minute.
+func (d *dispatcher) warn(what string, err error) {
+	if now := d.log.opts.Now(); now.Sub(d.warnedAt) >= time.Minute {
+		d.warnedAt = now
+		d.log.logger().Warn(what, "dispatched_offset", d.Offset(), "end_offset", d.log.end.Load(), "error", err)
+	}
+}
+
+// catchUp dispatches what the log holds, on the caller's goroutine: before
+// start, or after stop. Damage is not an error here (Log.Writable tells it), a
+// queue that cannot be written is.
+func (d *dispatcher) catchUp() error {
+	d.opening = d.offset.Load() > d.log.MinOffset()
+	err := d.pass()
+	d.opening = false
+	d.resting.Store(err == nil)
+	return err
+}
+
+// pass dispatches all complete records. After an error the records from Offset
+// on wait for the next pass.
+func (d *dispatcher) pass() error {
+	for {
+		more, err := d.step()
+		if err != nil {
+			d.log.queues.drop()
+			if e := d.log.queues.commit(); e != nil { // gives the buffers back
+				err = errors.Join(err, e)
+			}
+			d.failure.Store(&err)
+			return err
+		}
+		if d.failure.Load() != nil {
+			d.failure.Store(nil)
+			d.warnedAt = time.Time{}
+			d.log.logger().Info("consume queues are written again", "dispatched_offset", d.Offset())
+		}
+		if !more {
+			return nil
+		}
+	}
+}
+
+// step dispatches the records in one copied piece of the log. more says that
+// there may be others.
+func (d *dispatcher) step() (more bool, err error) {
+	l := d.log
+	end, at := l.end.Load(), d.offset.Load()
+	d.seen.Store(end)
+	if low := l.MinOffset(); at < low {
+		at = low // retention was faster, or the log begins there
+		d.offset.Store(low)
+	}
+	if at >= end || d.stuck {
+		return false, nil
+	}
+	if d.buf == nil {
+		d.buf = make([]byte, dispatchChunkBytes)
+	}
+	border := at - at%l.segmentBytes + l.segmentBytes
+	b := d.buf[:min(int64(len(d.buf)), min(end, border)-at)]
+	n, err := l.copyRange(b, at)
+	var bad *CorruptError
+	if errors.As(err, &bad) {
+		d.damaged(bad)
+		return false, nil
+	}
+	if errors.Is(err, ErrOutOfRange) {
+		return l.MinOffset() > at, nil // the log began elsewhere meanwhile
+	}
+	if err == nil && n < len(b) {
+		err = fmt.Errorf("read of the log at offset %d gave %d bytes of %d", at, n, len(b))
+	}
+	if err != nil {
+		return false, err
+	}
+	done, need, err := d.dispatch(b, at, border)
+	var gap *queueGapError
+	if errors.As(err, &bad) && bad.Kind != KindQueue {
+		if err = d.publish(at + done); err == nil {
+			d.damaged(bad)
+		}
+		return false, err
+	} else if errors.As(err, &gap) {
+		return true, d.bridge(gap)
+	} else if err != nil {
+		return false, err
+	}
+	if err := d.publish(at + done); err != nil {
+		return false, err
+	}
+	if done > 0 || at+need > end {
+		return done > 0, nil
+	}
+	if need > int64(len(d.buf)) {
+		d.buf = make([]byte, need)
+	}
+	return true, nil
+}
+
+// dispatch puts the records in b, which stands at an offset of the log, into
+// their queues. It stops at the first that is not all there and says how many
+// bytes that one needs.
+func (d *dispatcher) dispatch(b []byte, at, border int64) (done, need int64, err error) {
+	for {
+		rest, here := b[done:], at+done
+		size, kind := framedSize(rest, border-here)
+		if kind == "" && size > int64(len(rest)) {
+			return done, size, nil
+		}
+		var h Header
+		if kind == "" {
+			kind = h.check(rest[:size], here, d.log.replica.Load())
+		}
+		if kind != "" {
+			return done, 0, d.describe(rest, here, border, kind, &h)
+		}
+		if h.Magic != MagicBlank {
+			if err := d.enqueue(rest[:size], &h); err != nil {
+				return done, 0, err
+			}
+		}
+		done += size
+		if d.log.queues.full() {
+			if err := d.publish(here + size); err != nil {
+				return done, 0, err
+			}
+		}
+		if done == int64(len(b)) {
+			return done, fillerHeaderBytes, nil
+		}
+	}
+}
+
+// framedSize says how many bytes stand together at the start of b with room
+// bytes left in the segment: a record's or a filler's size, or the first words
+// of either if not even they are there. It tells what cannot become a record
+// before all of its bytes are there.
+func framedSize(b []byte, room int64) (size int64, kind string) {
+	if room < fillerHeaderBytes {
+		return 0, KindShort
+	}
+	if len(b) < fillerHeaderBytes {
+		return fillerHeaderBytes, ""
+	}
+	size = int64(int32(binary.BigEndian.Uint32(b)))
+	switch binary.BigEndian.Uint32(b[4:]) {
+	case MagicBlank:
+		if size != room {
+			return size, KindFiller
+		}
+	case MagicV1, MagicV2:
+		if size < recordFixedBytes || size > room {
+			return size, KindLengths
+		}
+	default:
+		return size, KindMagic
+	}
+	return size, ""
+}
+
+// describe makes the error for damage at an offset.
+func (d *dispatcher) describe(b []byte, at, border int64, kind string, h *Header) *CorruptError {
+	e := recordError(b, at, kind, h)
+	e.Path = d.log.SegmentPath(at)
+	if kind == KindFiller {
+		size := int64(int32(binary.BigEndian.Uint32(b)))
+		e.Detail = fmt.Sprintf("the filler leads to offset %d, our segment ends at %d; segments have %d bytes here",
+			at+size, border, d.log.segmentBytes)
+	}
+	return e
+}
+
+// damaged reports damage once and ends the dispatching.
+func (d *dispatcher) damaged(err *CorruptError) {
+	d.stuck = true
+	d.log.damage(err)
+}
+
+// publish commits the queues and moves Offset.
+func (d *dispatcher) publish(offset int64) error {
+	if offset == d.offset.Load() {
+		return nil
+	}
+	if err := d.log.queues.commit(); err != nil {
+		return err
+	}
+	d.offset.Store(offset)
+	d.log.sawTimestamp(d.lastTime.Load())
+	d.announce()
+	if f := d.log.opts.OnDispatched; f != nil {
+		f(offset)
+	}
+	return nil
+}
+
+// enqueue puts a record into its queue, if it belongs into one.
+func (d *dispatcher) enqueue(record []byte, h *Header) error {
+	d.lastTime.Store(h.StoreTimestamp)
+	if !queued(h.SysFlag) {
+		return nil
+	}
+	properties := viewString(h.Properties(record))
+	if h.SysFlag&FlagInnerBatch != 0 {
+		d.uncov.Store(true)
+		return nil
+	}
+	if strings.Contains(properties, propertyMultiDispatch) {
+		if _, ok := findProperty(properties, propertyMultiDispatch); ok {
+			d.uncov.Store(true)
+		}
+	}
+	topic := h.Topic(record)
+	qu, err := d.log.queues.queue(topic, h.QueueID)
+	if errors.Is(err, ErrMessageIllegal) {
+		d.uncov.Store(true)
+		return nil
+	} else if err != nil {
+		return err
+	}
+	e := QueueEntry{Offset: h.PhysicalOffset, Size: h.Size, TagsCode: tagsCode(properties)}
+	if string(topic) == scheduleTopic {
+		if due, ok := dueTimestamp(properties, h.StoreTimestamp); ok {
+			e.TagsCode = due
+		}
+	}
+	if d.opening && !d.rescanned && h.QueueOffset > 0 && qu.begins() {
+		return &queueGapError{id: qu.id, index: h.QueueOffset}
+	}
+	if err := qu.put(h.QueueOffset, e); err != nil {
+		var gap *queueGapError
+		if !errors.As(err, &gap) || !d.rescanned {
+			return err
+		}
+		d.log.logger().Warn("records of a consume queue are not in the log, their units stay empty",
+			"topic", gap.id.Topic, "queue", gap.id.ID, "from_index", gap.end, "to_index", gap.index)
+		if err := qu.fillTo(gap.index); err != nil {
+			return err
+		}
+		if err := qu.put(h.QueueOffset, e); err != nil {
+			return err
+		}
+	}
+	d.lastStart.Store(h.PhysicalOffset)
+	return nil
+}
+
+// bridge begins again at the log's first record, because a queue lacks records
+// before the one that was to be put. Once is enough: a gap that is left then
+// is one of the log.
+func (d *dispatcher) bridge(gap *queueGapError) error {
+	d.log.queues.drop()
+	if err := d.log.queues.commit(); err != nil {
+		return err
+	}
+	d.rescanned = true
+	d.log.logger().Warn("a consume queue lacks records that the log has, building the queues from the log's first record",
+		"topic", gap.id.Topic, "queue", gap.id.ID, "end_index", gap.end, "next_index", gap.index)
+	d.offset.Store(d.log.MinOffset())
+	return nil
+}
+
+// viewString reads bytes as text without a copy. They must not change while
+// the text is in use.
+func viewString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// delayLevel gives a message's delay level as it was asked for.
+func delayLevel(properties string) (int64, bool) {
+	text, ok := findProperty(properties, propertyDelay)
+	if !ok {
+		return 0, false
+	}
+	level, err := strconv.ParseInt(text, 10, 32)
+	return level, err == nil
+}
+
+// dueTimestamp gives the time in milliseconds at which a delayed message is
+// due (ScheduleMessageService.computeDeliverTimestamp); a level above the
+// highest is the highest.
+func dueTimestamp(properties string, storeTimestamp int64) (int64, bool) {
+	level, ok := delayLevel(properties)
+	if !ok || level <= 0 {
+		return 0, false
+	}
+	delay := delays[min(level, int64(len(delays)))-1]
+	return storeTimestamp + delay.Milliseconds(), true
+}

@@ -1,0 +1,449 @@
+package commitlog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/haengine/haengine/internal/fixture"
+)
+
+// testOptions are those of a small store without background noise.
+func testOptions(dir string) Options {
+	return Options{
+		Dir: dir, SegmentBytes: 64 << 10, QueueFileBytes: 2000, Logger: discard, Preallocate: true,
+		Limits: Limits{BodyBytes: 32 << 10},
+	}
+}
+
+func mustOpen(t testing.TB, o Options) *Log {
+	t.Helper()
+	l, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// mustPut appends a message of n body bytes to a queue.
+func mustPut(t testing.TB, l *Log, topic string, id int32, n int) Appended {
+	t.Helper()
+	e, err := l.Encode(&Message{Topic: topic, QueueID: id, Body: make([]byte, n), Properties: "TAGS\x01TagA\x02"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Release()
+	a, err := l.Append(e, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// awaitOffset waits until the dispatcher has come to an offset, or rests.
+func awaitOffset(t testing.TB, l *Log, offset int64) {
+	t.Helper()
+	limit := time.NewTimer(20 * time.Second)
+	defer limit.Stop()
+	for {
+		moved := l.dispatcher.moved()
+		if l.DispatchedOffset() >= offset || l.dispatcher.idle() {
+			return
+		}
+		select {
+		case <-moved:
+		case <-limit.C:
+			t.Fatalf("dispatched to %d, want %d", l.DispatchedOffset(), offset)
+		}
+	}
+}
+
+// copyStore copies a store as a crash of the process would leave it.
+func copyStore(t testing.TB, from string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "store")
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+func checkQueueEnd(t testing.TB, l *Log, topic string, id int32, want int64) {
+	t.Helper()
+	if _, end, _ := l.QueueBounds(QueueID{topic, id}); end != want {
+		t.Errorf("queue %s/%d ends at %d, want %d", topic, id, end, want)
+	}
+	if got := mustPut(t, l, topic, id, 10).QueueOffset; got != want {
+		t.Errorf("next queue offset of %s/%d is %d, want %d", topic, id, got, want)
+	}
+}
+
+// checkQueues compares the queues with the log: each record that belongs into
+// one is there, once, at its own index.
+func checkQueues(t testing.TB, l *Log) {
+	t.Helper()
+	awaitOffset(t, l, l.EndOffset())
+	count := make(map[QueueID]int64)
+	for r, err := range l.Records(l.MinOffset()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !r.Queued() {
+			continue
+		}
+		id := QueueID{r.Topic, r.QueueID}
+		var e [1]QueueEntry
+		n, err := l.ReadQueue(id, r.QueueOffset, e[:])
+		if n != 1 || err != nil || e[0].Offset != r.PhysicalOffset || e[0].Size != r.Size {
+			t.Errorf("record at %d, index %d of %v: unit %+v (%d), %v", r.PhysicalOffset, r.QueueOffset, id, e[0], n, err)
+		}
+		count[id]++
+	}
+	for _, id := range l.Queues() {
+		if first, end, _ := l.QueueBounds(id); end-first != count[id] {
+			t.Errorf("%v holds [%d, %d), the log has %d records of it", id, first, end, count[id])
+		}
+	}
+}
+
+// A store whose queues were lost has RocketMQ's own after an opening.
+func TestQueuesBuiltFromTheLogAreRocketMQs(t *testing.T) {
+	for _, name := range []string{"mixed", "killed"} {
+		t.Run(name, func(t *testing.T) {
+			dir := fixture.Unpack(t, name)
+			want := queueFiles(t, dir)
+			if err := os.RemoveAll(filepath.Join(dir, queuesDirectory)); err != nil {
+				t.Fatal(err)
+			}
+			o := testOptions(dir)
+			o.SegmentBytes, o.QueueFileBytes = 0, 10_000
+			l := mustOpen(t, o)
+			if got := l.DispatchedOffset(); got != l.EndOffset() {
+				t.Errorf("dispatched to %d when opened, the log ends at %d", got, l.EndOffset())
+			}
+			compareUnits(t, queueFiles(t, dir), want)
+			checkQueues(t, l)
+		})
+	}
+}
+
+func TestQueueOffsetsGoOnAfterARestart(t *testing.T) {
+	type state struct {
+		name   string
+		change func(t *testing.T, dir string)
+	}
+	erase := func(path string, units ...int64) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			f, err := os.OpenFile(filepath.Join(dir, queuesDirectory, path), os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			for _, unit := range units {
+				if _, err := f.WriteAt(make([]byte, queueUnitBytes), unit*queueUnitBytes); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	remove := func(path string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			if err := os.RemoveAll(filepath.Join(dir, path)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	all := func(changes ...func(*testing.T, string)) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			for _, change := range changes {
+				change(t, dir)
+			}
+		}
+	}
+	nothing := func(*testing.T, string) {}
+	for _, clean := range []bool{true, false} {
+		states := []state{
+			{"as it was", nothing},
+			{"without our hint", remove(hintName)},
+			{"without queues and hint", all(remove(hintName), remove(queuesDirectory))},
+			{"without one queue and hint", all(remove(hintName), remove(queuesDirectory+"/a/0"))},
+		}
+		if !clean {
+			states = append(states,
+				state{"last units lost", erase("a/0/00000000000000000000", 9, 8, 7, 6, 5)},
+				state{"a page of units lost", erase("a/1/00000000000000000000", 3, 4, 5)},
+				state{"last units and hint lost, checkpoint of garbage", all(remove(hintName), erase("a/0/00000000000000000000", 9, 8, 7, 6, 5),
+					func(t *testing.T, dir string) {
+						if err := os.WriteFile(filepath.Join(dir, checkpointName), bytes.Repeat([]byte{0xEE}, 4096), 0o644); err != nil {
+							t.Fatal(err)
+						}
+					})},
+			)
+		}
+		for _, c := range states {
+			t.Run(fmt.Sprintf("clean %v, %s", clean, c.name), func(t *testing.T) {
+				dir := filepath.Join(t.TempDir(), "store")
+				l := mustOpen(t, testOptions(dir))
+				for range 10 {
+					mustPut(t, l, "a", 0, 3000)
+					mustPut(t, l, "a", 1, 3000)
+					mustPut(t, l, "b", 7, 3000)
+				}
+				awaitOffset(t, l, l.EndOffset())
+				crashed := copyStore(t, dir)
+				if err := l.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if !clean {
+					dir = crashed
+				}
+				c.change(t, dir)
+				l = mustOpen(t, testOptions(dir))
+				checkQueues(t, l)
+				checkQueueEnd(t, l, "a", 0, 10)
+				checkQueueEnd(t, l, "a", 1, 10)
+				checkQueueEnd(t, l, "b", 7, 10)
+				checkQueueEnd(t, l, "new", 0, 0)
+				checkQueues(t, l)
+			})
+		}
+	}
+}
+
+// The clean-start trap: RocketMQ dispatches only what begins beyond the last
+// record its queues know, and gives the lost record's index away again.
+func TestRecordThatRocketMQsCleanStartForgetsIsQueued(t *testing.T) {
+	dir := fixture.Unpack(t, "mixed")
+	lines := fixture.Expected(t, "mixed")
+	last := lines[len(lines)-2]
+	path := filepath.Join(dir, queuesDirectory, last.Topic, fmt.Sprint(last.QueueID), segmentName(0))
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(make([]byte, queueUnitBytes), last.QueueOffset*queueUnitBytes); err != nil {
+		t.Fatal(err)
+	}
+	o := testOptions(dir)
+	o.SegmentBytes = 0
+	l := mustOpen(t, o)
+	checkQueues(t, l)
+	checkQueueEnd(t, l, last.Topic, last.QueueID, last.QueueOffset+1)
+}
+
+// What a transaction prepares or rolls back takes no place in a queue, delayed
+// messages have the time they are due, and light queues and inner batches are
+// not ours.
+func TestRecordsAreQueuedByRocketMQsRules(t *testing.T) {
+	l := mustOpen(t, testOptions(t.TempDir()))
+	put := func(m Message) QueueEntry {
+		t.Helper()
+		e, err := l.Encode(&m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Release()
+		a, err := l.Append(e, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		awaitOffset(t, l, a.EndOffset)
+		var unit [1]QueueEntry
+		n, _ := l.ReadQueue(QueueID{m.Topic, m.QueueID}, a.QueueOffset, unit[:])
+		if n == 1 && unit[0].Offset == a.Offset {
+			unit[0].Offset = a.StoreTimestamp
+			return unit[0]
+		}
+		return QueueEntry{}
+	}
+	for _, c := range []struct {
+		name       string
+		m          Message
+		tags       int64 // -1: not in the queue; with due, behind the store time
+		due, uncov bool
+	}{
+		{"plain", Message{Topic: "t"}, 0, false, false},
+		{"tags", Message{Topic: "t", Properties: "TAGS\x01TagA\x02"}, 2598919, false, false},
+		{"negative hash", Message{Topic: "t", Properties: "TAGS\x01tag-🚀\x02"}, -879519498, false, false},
+		{"prepared", Message{Topic: "t", SysFlag: FlagTransactionPrepared}, -1, false, false},
+		{"rolled back", Message{Topic: "t", SysFlag: FlagTransactionRollback}, -1, false, false},
+		{"committed", Message{Topic: "t", SysFlag: FlagTransactionCommit}, 0, false, false},
+		{"delayed", Message{Topic: scheduleTopic, QueueID: 2, Properties: "DELAY\x013\x02TAGS\x01TagA\x02"}, 10_000, true, false},
+		{"delayed beyond the last level", Message{Topic: scheduleTopic, Properties: "DELAY\x0199\x02"}, 7_200_000, true, false},
+		{"delay level zero", Message{Topic: scheduleTopic, Properties: "DELAY\x010\x02TAGS\x01TagA\x02"}, 2598919, false, false},
+		{"delay in another topic", Message{Topic: "t", Properties: "DELAY\x013\x02TAGS\x01TagA\x02"}, 2598919, false, false},
+		{"light queue", Message{Topic: "t", Properties: "INNER_MULTI_DISPATCH\x01%LMQ%x\x02"}, 0, false, true},
+		{"inner batch", Message{Topic: "inner", SysFlag: FlagInnerBatch}, -1, false, true},
+	} {
+		l.dispatcher.uncov.Store(false)
+		unit := put(c.m)
+		want := c.tags
+		if c.due {
+			want += unit.Offset
+		}
+		if c.tags == -1 {
+			if unit.Size != 0 {
+				t.Errorf("%s: is in the queue: %+v", c.name, unit)
+			}
+		} else if unit.Size == 0 || unit.TagsCode != want {
+			t.Errorf("%s: unit %+v, want tags code %d", c.name, unit, want)
+		}
+		if got := l.dispatcher.uncovered(); got != c.uncov {
+			t.Errorf("%s: uncovered %v, want %v", c.name, got, c.uncov)
+		}
+	}
+}
+
+// publish feeds bytes to a replica's log in pieces.
+func publish(t *testing.T, l *Log, b []byte, piece int) error {
+	t.Helper()
+	for len(b) > 0 {
+		room, err := l.Reserve()
+		if errors.Is(err, ErrSegmentPending) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		n := min(len(b), piece, len(room))
+		copy(room, b[:n])
+		if err := l.Publish(n); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+func TestReplicaQueuesWholeRecordsOnly(t *testing.T) {
+	log, lines := fixtureLog(t, "killed")
+	want := queueFiles(t, fixture.Unpack(t, "killed"))
+	dir := t.TempDir()
+	o := testOptions(dir)
+	o.SegmentBytes, o.QueueFileBytes = fixtureSegmentBytes, 10_000
+	l := mustOpen(t, o)
+	end := *lines[len(lines)-1].End
+	half := lines[len(lines)-2].PhysicOffset + 100 // inside the last record
+	if err := publish(t, l, log[:half], 7001); err != nil {
+		t.Fatal(err)
+	}
+	awaitOffset(t, l, half)
+	if got, want := l.DispatchedOffset(), lines[len(lines)-2].PhysicOffset; got != want {
+		t.Errorf("dispatched to %d, want %d: the last record is not all there", got, want)
+	}
+	if err := publish(t, l, log[half:end], 1); err != nil {
+		t.Fatal(err)
+	}
+	awaitOffset(t, l, end)
+	if got := l.DispatchedOffset(); got != end {
+		t.Errorf("dispatched to %d, want %d", got, end)
+	}
+	compareUnits(t, queueFiles(t, dir), want)
+	checkQueues(t, l)
+}
+
+// A replica looks at every byte it was sent before it counts as checked.
+func TestReplicaStopsAtTheFirstBadRecord(t *testing.T) {
+	log, lines := fixtureLog(t, "killed")
+	at := lines[20].PhysicOffset
+	big := lines[21]
+	set := func(i int64, v byte) func([]byte) { return func(b []byte) { b[i] = v } }
+	filler := func(b []byte) { copy(b[at:], AppendFiller(nil, 4096)) }
+	for _, c := range []struct {
+		name   string
+		damage func([]byte)
+		end    int64 // how much is sent
+		at     int64 // of the damage
+		kind   string
+		detail string
+	}{
+		{"body", set(at+90, log[at+90]^1), 1 << 19, at, KindCRC, "CRC-32"},
+		{"position", set(at+physicalOffsetAt, 1), 1 << 19, at, KindPosition, "offset"},
+		{"lengths", set(at+87, log[at+87]^1), 1 << 19, at, KindLengths, ""},
+		{"magic of a record that is not all there", set(big.PhysicOffset+7, 0), big.PhysicOffset + 8, big.PhysicOffset, KindMagic, ""},
+		{"filler of a master with smaller segments", filler, at + 8, at, KindFiller, "segments have 1048576 bytes here"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bad := bytes.Clone(log)
+			c.damage(bad)
+			o := testOptions(t.TempDir())
+			o.SegmentBytes = fixtureSegmentBytes
+			l := mustOpen(t, o)
+			if err := publish(t, l, bad[:c.end], 1<<20); err != nil && !errors.Is(err, ErrReadOnly) {
+				t.Fatal(err)
+			}
+			awaitOffset(t, l, c.end)
+			var damage *CorruptError
+			err := l.Writable()
+			if !errors.As(err, &damage) || damage.Kind != c.kind || damage.Offset != c.at || !strings.Contains(damage.Detail, c.detail) {
+				t.Errorf("%v, want %s at %d", err, c.kind, c.at)
+			}
+			if got := l.DispatchedOffset(); got != c.at {
+				t.Errorf("dispatched to %d, want %d", got, c.at)
+			}
+		})
+	}
+}
+
+// Records whose index leaves a gap that the log does not explain are queued
+// where they say, with RocketMQ's blanks before.
+func TestGapOfTheLogItselfIsFilledWithBlanks(t *testing.T) {
+	l := mustOpen(t, testOptions(t.TempDir()))
+	var log []byte
+	for _, index := range []int64{0, 1, 5, 6} {
+		log = AppendRecord(log, &Message{Topic: "t", QueueOffset: index, PhysicalOffset: int64(len(log))})
+	}
+	if err := publish(t, l, log, 50); err != nil {
+		t.Fatal(err)
+	}
+	awaitOffset(t, l, int64(len(log)))
+	units := make([]QueueEntry, 10)
+	n, err := l.ReadQueue(QueueID{"t", 0}, 0, units)
+	if n != 7 || err != nil {
+		t.Fatalf("%d units, %v", n, err)
+	}
+	for i, e := range units[:n] {
+		if blank := i >= 2 && i <= 4; e.blank() != blank || !blank && e.Offset != int64(map[int]int{0: 0, 1: 1, 5: 2, 6: 3}[i]*92) {
+			t.Errorf("unit %d is %+v", i, e)
+		}
+	}
+}
+
+func TestDispatchingDoesNotAllocate(t *testing.T) {
+	o := testOptions(t.TempDir())
+	o.SegmentBytes, o.QueueFileBytes = 64<<20, 0
+	l := mustOpen(t, o)
+	l.dispatcher.stop()
+	encoded := make([]*Encoded, 4)
+	for i := range encoded {
+		e, err := l.Encode(&Message{Topic: "topic", QueueID: int32(i), Body: make([]byte, 512), Properties: "TAGS\x01TagA\x02"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		encoded[i] = e
+	}
+	pass := func() {
+		for i := range 40 {
+			if _, err := l.Append(encoded[i%len(encoded)], nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := l.dispatcher.pass(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pass()
+	if n := testing.AllocsPerRun(50, pass); n != 0 {
+		t.Errorf("%v allocations for 40 records, want 0", n)
+	}
+	if l.DispatchedOffset() != l.EndOffset() {
+		t.Error("records are left")
+	}
+}

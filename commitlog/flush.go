@@ -1,0 +1,229 @@
+package commitlog
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// flusher makes the log durable, on a goroutine of its own and one fdatasync
+// at a time: whoever asks while one runs is served by the next (RocketMQ
+// FlushRealTimeService and GroupCommitService).
+//
+// A segment is synced to its last byte before any byte of the next counts as
+// flushed; its name was made durable when it was made. After a failure nothing
+// is ever synced again: the kernel reports an error once and forgets which
+// bytes it was about, so a second answer proves nothing.
+type flusher struct {
+	log    *Log
+	wanted atomic.Int64  // highest offset somebody asked for
+	kick   chan struct{} // capacity 1
+	quit   chan struct{}
+	done   chan struct{}
+
+	// mu is held for a pass; a truncation holds it to keep passes out.
+	mu        sync.Mutex
+	rewriteTo int64     // guarded by mu: recovered bytes below are written again before they are synced
+	thorough  time.Time // the goroutine's: when everything was flushed last
+
+	border    atomic.Int64 // a record's border below which every byte is durable
+	timestamp atomic.Int64 // ms: records stored before it are durable
+
+	moving struct { // for Flush
+		sync.Mutex
+		changed chan struct{} // closed, and replaced, when the flushed offset moved or never will
+	}
+}
+
+func newFlusher(l *Log) *flusher {
+	f := &flusher{log: l, kick: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
+	f.moving.changed = make(chan struct{})
+	return f
+}
+
+func (f *flusher) start() { go f.run() }
+
+func (f *flusher) run() {
+	defer close(f.done)
+	tick := time.NewTicker(f.log.opts.FlushInterval)
+	defer tick.Stop()
+	f.thorough = time.Now()
+	for {
+		select {
+		case <-f.quit:
+			f.pass()
+			f.announce()
+			return
+		case <-f.kick:
+			for f.wanted.Load() > f.log.flushed.Load() && f.pass() {
+			}
+		case now := <-tick.C:
+			f.interval(now)
+		}
+	}
+}
+
+// interval flushes without being asked, if there is enough to do or it was put
+// off for long enough.
+func (f *flusher) interval(now time.Time) {
+	const page = 4096 // RocketMQ's, whatever the machine's is
+	l := f.log
+	end, flushed := l.end.Load(), l.flushed.Load()
+	due := now.Sub(f.thorough) >= l.opts.FlushThorough
+	if end == flushed || end/page-flushed/page < int64(l.opts.FlushPages) && !due {
+		if due {
+			f.thorough = now
+		}
+		return
+	}
+	f.pass()
+	if due {
+		f.thorough = now
+	}
+}
+
+// stop flushes what there is and ends the goroutine. No byte may be added.
+func (f *flusher) stop() {
+	close(f.quit)
+	<-f.done
+}
+
+// RequestFlush has the log made durable up to offset soon, by one fdatasync
+// for all that ask meanwhile. FlushedOffset and Options.OnFlushed tell when.
+// Any goroutine, does not block.
+func (l *Log) RequestFlush(offset int64) {
+	f := l.flusher
+	for {
+		old := f.wanted.Load()
+		if offset <= old || f.wanted.CompareAndSwap(old, offset) {
+			break
+		}
+	}
+	if offset > l.flushed.Load() {
+		signal(f.kick)
+	}
+}
+
+// Flush makes everything up to now durable. An error says why it is not, and
+// that the log takes no more writes.
+func (l *Log) Flush() error {
+	if l.readOnly {
+		return ErrReadOnly
+	}
+	end := l.end.Load()
+	l.RequestFlush(end)
+	for {
+		l.flusher.moving.Lock()
+		changed := l.flusher.moving.changed
+		l.flusher.moving.Unlock()
+		// A truncation may have taken the end back.
+		if l.flushed.Load() >= min(end, l.end.Load()) {
+			return nil
+		}
+		if err := l.Writable(); err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-l.flusher.done:
+			if l.flushed.Load() < min(end, l.end.Load()) {
+				return ErrClosed
+			}
+		}
+	}
+}
+
+func (f *flusher) announce() {
+	f.moving.Lock()
+	defer f.moving.Unlock()
+	close(f.moving.changed)
+	f.moving.changed = make(chan struct{})
+}
+
+// pass syncs up to where the log ends when it begins. It returns false when the
+// log is in trouble.
+func (f *flusher) pass() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l := f.log
+	if l.failed.Load() != nil {
+		return false
+	}
+	border, timestamp := l.DispatchedOffset(), l.timestamp.Load()
+	end := l.end.Load()
+	for from := l.flushed.Load(); from < end; {
+		s := l.list.Load().find(from)
+		if s == nil || !s.acquire() {
+			l.fail(fmt.Errorf("flush at offset %d: its segment is gone; the log holds %d to %d", from, l.MinOffset(), end))
+			f.announce()
+			return false
+		}
+		to := min(end, s.end())
+		err := f.sync(s, from, to)
+		s.release()
+		if err != nil {
+			l.fail(fmt.Errorf("flush segment %s: %w", s.path, err))
+			f.announce()
+			return false
+		}
+		l.flushed.Store(to)
+		from = to
+		f.announce()
+		if l.opts.OnFlushed != nil {
+			l.opts.OnFlushed(to)
+		}
+		if from == s.end() {
+			l.keeper.wake() // a segment is full: note it soon
+		}
+	}
+	if border <= end && border > f.border.Load() {
+		f.border.Store(border)
+	}
+	f.timestamp.Store(timestamp)
+	return true
+}
+
+// sync makes [from, to) of a segment durable. Bytes that a recovery found are
+// written again first: if the process before us saw an fsync fail, they may be
+// clean in memory and yet not on the disk.
+func (f *flusher) sync(s *segment, from, to int64) error {
+	if from < f.rewriteTo {
+		if err := f.rewrite(s, from, min(to, f.rewriteTo)); err != nil {
+			return err
+		}
+	}
+	file, err := s.use()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := file.file.Sync(); err != nil {
+		return err
+	}
+	if f.log.opts.OnFsync != nil {
+		f.log.opts.OnFsync(time.Since(began))
+	}
+	return nil
+}
+
+func (f *flusher) rewrite(s *segment, from, to int64) error {
+	file, err := f.log.disk.Open(s.path, true)
+	if err != nil {
+		return err
+	}
+	if err := file.Rewrite(from-s.base, to-from); err != nil {
+		file.Close()
+		return err
+	}
+	return file.Close()
+}
+
+// durable gives a record's border below which every byte is on the disk.
+func (f *flusher) durable() int64 {
+	// What is dispatched ends at a record's border.
+	if d := f.log.DispatchedOffset(); d <= f.log.flushed.Load() {
+		return d
+	}
+	return f.border.Load()
+}

@@ -1,0 +1,357 @@
+package commitlog
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"log/slog"
+)
+
+// recovery finds where the log ends. It only reads, so that a log that is
+// opened for reading finds the same end. The cases, in order:
+//
+//  1. A truncation was under way: the log ends where it cuts.
+//  2. Our hint fits: bytes below its flushed offset are known to be on the
+//     disk and are not looked at, but for the few before it, which it knows the
+//     checksum of. If they are not what they were, it is damage: the log opens
+//     read-only and nothing is changed. The log goes on from there to the first
+//     byte that is not a good record or filler.
+//  3. No hint, no abort file: RocketMQ's rule for a clean store. The scan
+//     begins in the last segment whose first record is good and not behind the
+//     consume queues.
+//  4. No hint, an abort file: RocketMQ's rule for a crashed store. The scan
+//     begins in the last segment whose first record is good and not after the
+//     checkpoint; in the first one if there is none, or no good checkpoint.
+//
+// In 3 and 4 a filler in the last file is not part of the log, as RocketMQ has
+// it; in 2 it is, because we make the next segment before we write a filler.
+//
+// RocketMQ CommitLog.recoverNormally and recoverAbnormally.
+type recovery struct {
+	disk       Disk
+	layout     *layout
+	hint       *hint // nil: none, or RocketMQ has written since
+	clean      bool  // no abort file
+	checkpoint Checkpoint
+	queuesEnd  int64 // end of the last record that a queue knows
+	progress   func(done, total int64)
+	logger     *slog.Logger
+
+	from         int64         // where the scan began
+	end          int64         // where the log ends
+	stopped      *CorruptError // what stands there; nil at the end of the files
+	timestamp    int64         // store time of the last record seen, ms
+	dispatchFrom int64         // records from here on may be missing in the queues
+	damage       *CorruptError // bytes below the flushed offset are not what they were
+}
+
+// run sets the results.
+func (r *recovery) run() error {
+	if len(r.layout.files) == 0 {
+		return r.runEmpty()
+	}
+	first, end := r.layout.files[0].base, r.layout.end()
+	w := &walker{disk: r.disk, layout: r.layout}
+	defer w.close()
+	if r.hint == nil {
+		if err := r.chooseStart(w); err != nil {
+			return err
+		}
+		r.dispatchFrom = r.from
+		return r.scan(w, r.from)
+	}
+	r.timestamp = r.hint.Timestamp
+	if cut := r.hint.CutTo; cut >= 0 {
+		r.from, r.end = min(max(cut, first), end), min(max(cut, first), end)
+	} else {
+		if err := r.checkTail(w); err != nil {
+			return err
+		}
+		r.from = max(r.hint.Flushed, first)
+		if r.from > end {
+			r.from = r.layout.files[len(r.layout.files)-1].base
+		}
+		if err := r.scan(w, r.from); err != nil {
+			return err
+		}
+	}
+	r.dispatchFrom = min(max(r.hint.Queued, first), r.end)
+	return nil
+}
+
+// runEmpty is for a store without a segment. One that had bytes was moved away
+// or is not mounted: to begin a new log at its first offset would be worse
+// than not to begin.
+func (r *recovery) runEmpty() error {
+	if r.hint == nil {
+		return nil
+	}
+	if r.hint.Flushed > r.hint.Start && r.hint.CutTo != r.hint.Start {
+		return fmt.Errorf("%w: no segment is there, and the log was on the disk up to offset %d; mount or restore its directory, or remove %s to begin anew",
+			ErrCorrupt, r.hint.Flushed, hintName)
+	}
+	r.from, r.end, r.dispatchFrom = r.hint.Start, r.hint.Start, r.hint.Start
+	r.timestamp = r.hint.Timestamp
+	return nil
+}
+
+// chooseStart finds the segment where RocketMQ's rules begin.
+func (r *recovery) chooseStart(w *walker) error {
+	files := r.layout.files
+	r.from = files[0].base
+	newest := r.checkpoint.minTimestamp()
+	if !r.clean && newest == 0 {
+		return nil
+	}
+	for i := len(files) - 1; i > 0; i-- {
+		h, bad, err := w.check(files[i].base)
+		if err != nil {
+			return err
+		}
+		if bad != nil || h.Magic == MagicBlank || h.StoreTimestamp == 0 {
+			continue
+		}
+		if r.clean && h.PhysicalOffset <= r.queuesEnd || !r.clean && h.StoreTimestamp <= newest {
+			r.from = files[i].base
+			return nil
+		}
+	}
+	return nil
+}
+
+// scan walks good records from an offset on.
+func (r *recovery) scan(w *walker, from int64) error {
+	at, total, told := from, r.layout.end()-from, from
+	for at < r.layout.end() {
+		h, bad, err := w.check(at)
+		if err != nil {
+			return err
+		}
+		border := at - at%r.layout.segmentBytes + r.layout.segmentBytes
+		switch {
+		case bad == nil && h.Magic == MagicBlank:
+			if r.hint != nil && at+int64(h.Size) != border {
+				bad = w.describe(at, KindFiller, &h)
+				break
+			}
+			if border == r.layout.end() && !r.goesOn(border) {
+				r.end = at
+				return nil
+			}
+			at = border
+		case bad == nil:
+			r.timestamp = max(r.timestamp, h.StoreTimestamp)
+			at += int64(h.Size)
+		}
+		if bad != nil {
+			r.end, r.stopped = at, bad
+			return nil
+		}
+		if r.progress != nil && at-told >= recoveryStep {
+			told = at
+			r.progress(at-from, total)
+		}
+	}
+	r.end = at
+	return nil
+}
+
+// KindMissing is the kind of a *CorruptError for durable bytes whose file is
+// not there.
+const KindMissing = "missing segment"
+
+// recoveryStep is how often progress is told, in bytes.
+const recoveryStep = 64 << 20
+
+// goesOn tells whether a log whose last file is full goes on behind it.
+func (r *recovery) goesOn(border int64) bool {
+	if r.hint != nil {
+		return true
+	}
+	for _, f := range r.layout.unused {
+		if f.base == border && f.size == r.layout.segmentBytes {
+			return true
+		}
+	}
+	return false
+}
+
+// checkTail compares the bytes before the flushed offset with what the hint
+// remembers of them.
+func (r *recovery) checkTail(w *walker) error {
+	h, first, end := r.hint, r.layout.files[0].base, r.layout.end()
+	if h.Flushed > end {
+		last := r.layout.files[len(r.layout.files)-1]
+		r.damage = &CorruptError{
+			Path: last.path, Offset: end, Kind: KindMissing,
+			Detail: fmt.Sprintf("the log was on the disk up to offset %d; restore what follows, or remove %s to go on without it", h.Flushed, hintName),
+		}
+		return nil
+	}
+	if h.TailBytes == 0 || h.Flushed-h.TailBytes < first {
+		return nil
+	}
+	b := make([]byte, h.TailBytes)
+	if err := w.readAt(b, h.Flushed-h.TailBytes); err != nil {
+		return err
+	}
+	if crc32.ChecksumIEEE(b) == h.TailCRC {
+		return nil
+	}
+	// Which record it is takes a walk through the segment.
+	at := h.Flushed - 1
+	at -= at % r.layout.segmentBytes
+	look := &recovery{disk: r.disk, layout: r.layout, hint: h, logger: r.logger}
+	if err := look.scan(w, at); err != nil {
+		return err
+	}
+	r.damage = look.stopped
+	if r.damage == nil || look.end >= h.Flushed {
+		r.damage = &CorruptError{
+			Path: w.path(h.Flushed - h.TailBytes), Offset: h.Flushed - h.TailBytes, Kind: KindCRC,
+			Detail: fmt.Sprintf("%d bytes before the flushed offset %d are not what was written", h.TailBytes, h.Flushed),
+		}
+	}
+	return nil
+}
+
+// walker reads records of segment files that are not yet a log.
+type walker struct {
+	disk   Disk
+	layout *layout
+
+	file File // of base; nil: none is open
+	base int64
+	buf  []byte // bytes [at, at+len(buf)) of the log
+	at   int64
+}
+
+// walkBytes is how much is read at once: larger than most records, and small
+// enough to stay in the core's cache between the copy and the checksum.
+const walkBytes = 512 << 10
+
+func (w *walker) close() {
+	if w.file != nil {
+		w.file.Close()
+		w.file = nil
+	}
+}
+
+func (w *walker) path(offset int64) string {
+	return w.layout.files[(offset-w.layout.files[0].base)/w.layout.segmentBytes].path
+}
+
+// open opens the segment that holds offset.
+func (w *walker) open(offset int64) error {
+	base := offset - offset%w.layout.segmentBytes
+	if w.file != nil && w.base == base {
+		return nil
+	}
+	w.close()
+	w.buf = w.buf[:0]
+	file, err := w.disk.Open(w.path(offset), false)
+	if err != nil {
+		return fmt.Errorf("open segment: %w", err)
+	}
+	w.file, w.base = file, base
+	return nil
+}
+
+// readAt fills b from an offset, across segments.
+func (w *walker) readAt(b []byte, offset int64) error {
+	for len(b) > 0 {
+		if err := w.open(offset); err != nil {
+			return err
+		}
+		part := b[:min(int64(len(b)), w.base+w.layout.segmentBytes-offset)]
+		if _, err := w.file.ReadAt(part, offset-w.base); err != nil {
+			return fmt.Errorf("read segment %s at byte %d: %w", w.path(offset), offset-w.base, err)
+		}
+		b, offset = b[len(part):], offset+int64(len(part))
+	}
+	return nil
+}
+
+// peek gives at least n bytes from an offset on, in one segment.
+func (w *walker) peek(offset, n int64) ([]byte, error) {
+	if err := w.open(offset); err != nil {
+		return nil, err
+	}
+	if have := w.at + int64(len(w.buf)) - offset; offset >= w.at && have >= n {
+		return w.buf[offset-w.at:], nil
+	}
+	want := min(max(n, walkBytes), w.base+w.layout.segmentBytes-offset)
+	if int64(cap(w.buf)) < want {
+		w.buf = make([]byte, 0, want)
+	}
+	w.buf, w.at = w.buf[:want], offset
+	if _, err := w.file.ReadAt(w.buf, offset-w.base); err != nil {
+		w.buf = w.buf[:0]
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return nil, fmt.Errorf("read segment %s at byte %d: %w", w.path(offset), offset-w.base, err)
+	}
+	return w.buf, nil
+}
+
+// check reads what stands at an offset: the header of a good record or of a
+// filler, or what is wrong. An error is the disk's.
+func (w *walker) check(offset int64) (h Header, bad *CorruptError, err error) {
+	room := w.layout.segmentBytes - offset%w.layout.segmentBytes
+	if room < fillerHeaderBytes {
+		return h, w.describe(offset, KindShort, &h), nil
+	}
+	head, err := w.peek(offset, fillerHeaderBytes)
+	if err != nil {
+		return h, nil, err
+	}
+	size, magic := recordSizeWord(head), binary.BigEndian.Uint32(head[4:])
+	kind := ""
+	switch {
+	case magic == MagicBlank && (size < fillerHeaderBytes || size > room):
+		kind = KindFiller
+	case magic == MagicBlank:
+		h.Magic, h.Size = magic, int32(size)
+		return h, nil, nil
+	case magic != MagicV1 && magic != MagicV2:
+		kind = KindMagic
+	case size < recordFixedBytes || size > room:
+		kind = KindLengths
+	case size > walkBytes:
+		// Nothing is allocated by a size that is not a record's.
+		err = lengthsAddUp(size, func(b []byte, at int64) error { return w.readAt(b, offset+at) })
+		if errors.As(err, &bad) {
+			kind = bad.Kind
+		} else if err != nil {
+			return h, nil, err
+		}
+	}
+	if kind == "" {
+		record, err := w.peek(offset, size)
+		if err != nil {
+			return h, nil, err
+		}
+		if kind = h.check(record[:size], offset, true); kind == "" {
+			return h, nil, nil
+		}
+	}
+	return h, w.describe(offset, kind, &h), nil
+}
+
+// describe makes the error for what stands at an offset.
+func (w *walker) describe(offset int64, kind string, h *Header) *CorruptError {
+	e := &CorruptError{Offset: offset, Kind: kind}
+	if b, err := w.peek(offset, min(fillerHeaderBytes, w.layout.segmentBytes-offset%w.layout.segmentBytes)); err == nil {
+		if kind == KindCRC || kind == KindPosition {
+			if full, err := w.peek(offset, int64(h.Size)); err == nil {
+				b = full[:h.Size]
+			}
+		}
+		e = recordError(b, offset, kind, h)
+	}
+	e.Path = w.path(offset)
+	return e
+}

@@ -1,0 +1,112 @@
+package commitlog
+
+import (
+	"fmt"
+
+	"github.com/haengine/haengine/internal/invariant"
+)
+
+// StartAt chooses where a log without a byte begins: at the base of a segment.
+// Minimum and end are base afterwards. Choosing the same start again changes
+// nothing. [ErrNotEmpty]: there are bytes, or another start.
+func (l *Log) StartAt(base int64) error {
+	l.keeper.mu.Lock()
+	defer l.keeper.mu.Unlock()
+	l.flusher.mu.Lock()
+	defer l.flusher.mu.Unlock()
+	l.append.Lock()
+	defer l.append.Unlock()
+	if err := l.Writable(); err != nil {
+		return err
+	}
+	if base < 0 || base%l.segmentBytes != 0 {
+		return fmt.Errorf("start the log at offset %d: %w: not the base of a segment of %d bytes", base, ErrOutOfRange, l.segmentBytes)
+	}
+	a := &l.append
+	if a.tail != nil && (len(*l.list.Load()) > 1 || a.end != a.tail.base || a.end != base) {
+		return fmt.Errorf("start the log at offset %d: %w: it holds [%d, %d)", base, ErrNotEmpty, l.MinOffset(), a.end)
+	}
+	if a.end == base {
+		return nil
+	}
+	l.dispatcher.stop()
+	defer l.dispatcher.start()
+	a.end = base
+	l.end.Store(base)
+	l.flushed.Store(base)
+	l.flusher.border.Store(base)
+	l.dispatcher.restart(base)
+	l.start.Store(base)
+	l.roller.expect(base)
+	return nil
+}
+
+// Reserve gives the writable bytes of the open segment behind the end, at least
+// one and at most to the segment's end, for a reader to fill from a socket.
+// They become part of the log by Publish, and must be given back as zeros by
+// Discard if they do not. The slice is mapped memory: the kernel may write it,
+// our own code must not touch it. It is valid until the next call of Reserve,
+// Truncate or Close. One goroutine, the same that publishes and discards; a log
+// that is filled so is not appended to.
+//
+// [ErrSegmentPending]: the next segment is being made; call again when
+// Options.OnSegmentReady was called. [ErrSegmentUnavailable]: it could not be
+// made; the next call tries again.
+//
+// RocketMQ CommitLog.appendData, without its buffer.
+func (l *Log) Reserve() ([]byte, error) {
+	l.append.Lock()
+	defer l.append.Unlock()
+	if err := l.Writable(); err != nil {
+		return nil, err
+	}
+	l.replica.Store(true)
+	a := &l.append
+	if a.tail == nil || a.end == a.tail.end() {
+		next, err := l.roller.takeForReserve(a.end)
+		if err != nil {
+			return nil, err
+		}
+		l.rollLocked(next)
+	}
+	return a.file.data[a.end-a.tail.base:], nil
+}
+
+// Publish makes the first n reserved bytes part of the log. What they are is
+// the dispatcher's to check: bytes that are no record stop it, and make the log
+// read-only. An error is why the log takes no more bytes.
+func (l *Log) Publish(n int) error {
+	l.append.Lock()
+	defer l.append.Unlock()
+	if err := l.Writable(); err != nil {
+		return err
+	}
+	a := &l.append
+	if a.tail == nil || n < 0 || int64(n) > a.tail.end()-a.end {
+		invariant.Check(false, "more was published than reserved")
+		return fmt.Errorf("publish %d bytes at offset %d: %w: not reserved", n, a.end, ErrOutOfRange)
+	}
+	a.end += int64(n)
+	l.end.Store(a.end)
+	l.dispatcher.wake()
+	if a.end+l.roller.window/2 > l.populated.Load() {
+		l.roller.wake()
+	}
+	return nil
+}
+
+// Discard zeroes the first n reserved bytes: they were received and are not
+// part of the log. Until then nobody may be told an offset.
+func (l *Log) Discard(n int) error {
+	l.append.Lock()
+	defer l.append.Unlock()
+	a := &l.append
+	if a.tail == nil || n <= 0 {
+		return nil
+	}
+	n64 := min(int64(n), a.tail.end()-a.end)
+	if err := a.file.zero(a.end-a.tail.base, n64); err != nil {
+		return l.faulted(err)
+	}
+	return nil
+}

@@ -1,0 +1,338 @@
+package commitlog
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// errRollPending asks an append to wait for the next segment outside of the
+// append section.
+var errRollPending = errors.New("the next segment is being made")
+
+// roller makes the next segment before it is needed, and keeps the pages of a
+// small window ahead of the end present, both on a goroutine of its own
+// (RocketMQ AllocateMappedFileService).
+//
+// A failure, most often a full disk, is told to whoever asked; whoever asks
+// next causes the next attempt.
+type roller struct {
+	log        *Log
+	window     int64         // Options.PopulateBytes
+	allocation atomic.Uint32 // an Allocation: how the last segment got its space
+	kick       chan struct{} // capacity 1
+	quit       chan struct{}
+	done       chan struct{}
+
+	mu struct {
+		sync.Mutex
+		want     int64         // base of the segment to make; -1: none
+		asked    bool          // somebody waits for it: an attempt is due
+		next     *segment      // made, not yet taken
+		err      error         // why the last attempt failed
+		changed  chan struct{} // closed, and replaced, when next or err was set
+		reserver bool          // a Reserve was told to wait
+		refusal  error         // what the next Reserve returns instead of waiting
+		lastWarn time.Time
+		failures int // not yet told in a warning
+	}
+}
+
+func newRoller(l *Log) *roller {
+	r := &roller{
+		log: l, window: l.opts.PopulateBytes,
+		kick: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
+	}
+	r.mu.want, r.mu.changed = -1, make(chan struct{})
+	if r.window == 0 {
+		l.populated.Store(math.MaxInt64 / 2) // no append ever wakes us for it
+	}
+	return r
+}
+
+func (r *roller) start() { go r.run() }
+
+func (r *roller) run() {
+	defer close(r.done)
+	for {
+		select {
+		case <-r.quit:
+			return
+		case <-r.kick:
+		}
+		r.prepare()
+		r.populate()
+	}
+}
+
+// wake makes the goroutine look for work. Any goroutine, no allocation.
+func (r *roller) wake() {
+	select {
+	case r.kick <- struct{}{}:
+	default:
+	}
+}
+
+// stop ends the goroutine and everybody's wait.
+func (r *roller) stop() {
+	close(r.quit)
+	<-r.done
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.err, r.mu.asked = ErrClosed, false
+	r.announceLocked()
+}
+
+func (r *roller) announceLocked() {
+	close(r.mu.changed)
+	r.mu.changed = make(chan struct{})
+}
+
+// expect asks for the segment at base in the background.
+func (r *roller) expect(base int64) {
+	r.mu.Lock()
+	r.mu.want, r.mu.err = base, nil
+	r.mu.Unlock()
+	r.wake()
+}
+
+// take gives the segment at base and has the one after it made, or returns nil
+// and has this one made: then await it. Under the append lock.
+func (r *roller) take(base int64) *segment {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer r.wake()
+	if next := r.mu.next; next != nil && next.base == base {
+		r.mu.next, r.mu.want = nil, next.end()
+		return next
+	}
+	r.mu.want, r.mu.asked, r.mu.err = base, true, nil
+	return nil
+}
+
+// giveBack returns what take gave.
+func (r *roller) giveBack(s *segment) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.next, r.mu.want = s, s.base
+	r.announceLocked()
+}
+
+// await waits until the segment that take asked for is there or cannot be
+// made.
+func (r *roller) await(limit time.Duration) error {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for {
+		r.mu.Lock()
+		next, err, asked, changed := r.mu.next, r.mu.err, r.mu.asked, r.mu.changed
+		r.mu.Unlock()
+		if next != nil || err == nil && !asked {
+			return nil // there, or taken by another append meanwhile
+		}
+		if errors.Is(err, ErrClosed) {
+			return err
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrSegmentUnavailable, err)
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return fmt.Errorf("%w: it was not ready within %v", ErrSegmentUnavailable, limit)
+		}
+	}
+}
+
+// takeForReserve is take for the replica's side, which does not wait: it is
+// told by Options.OnSegmentReady when to call again.
+func (r *roller) takeForReserve(base int64) (*segment, error) {
+	r.mu.Lock()
+	refusal := r.mu.refusal
+	r.mu.refusal = nil
+	r.mu.Unlock()
+	if refusal != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSegmentUnavailable, refusal)
+	}
+	if s := r.take(base); s != nil {
+		return s, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.reserver = true
+	r.wake() // an attempt that ended meanwhile has told nobody
+	return nil, ErrSegmentPending
+}
+
+// prepare makes the wanted segment if it is not there, and tells those who
+// wait.
+func (r *roller) prepare() {
+	r.mu.Lock()
+	want, stale := r.mu.want, r.mu.next
+	due := want >= 0 && (r.mu.asked || r.mu.err == nil)
+	if stale != nil && stale.base == want {
+		stale, due = nil, false
+	}
+	if stale != nil {
+		r.mu.next = nil // a truncation moved the end
+	}
+	r.mu.Unlock()
+	if stale != nil {
+		if err := r.discard(stale); err != nil {
+			r.warn(err)
+		}
+	}
+	if due {
+		r.attempt(want)
+	}
+	r.mu.Lock()
+	tell := r.mu.reserver && (r.mu.next != nil || !r.mu.asked)
+	if tell {
+		r.mu.reserver, r.mu.refusal = false, r.mu.err
+	}
+	r.mu.Unlock()
+	if tell && r.log.opts.OnSegmentReady != nil {
+		r.log.opts.OnSegmentReady()
+	}
+}
+
+func (r *roller) attempt(base int64) {
+	err := r.log.Writable()
+	var made *segment
+	if err == nil {
+		if made, err = r.create(base); err != nil {
+			r.warn(err)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.next, r.mu.err, r.mu.asked = made, err, false
+	r.announceLocked()
+}
+
+// create makes the segment at base, whole and durable with its name before any
+// byte of it can be: nothing in it may be reported durable otherwise.
+func (r *roller) create(base int64) (*segment, error) {
+	l := r.log
+	s := newSegment(l.disk, l.dir, base, l.segmentBytes)
+	reserve := l.segmentBytes
+	if !l.opts.Preallocate {
+		reserve = 0
+	}
+	file, err := l.disk.Create(s.path, reserve)
+	if err != nil {
+		return nil, fmt.Errorf("make segment %s of %d bytes: %w", s.path, l.segmentBytes, err)
+	}
+	if !l.opts.Preallocate {
+		err = file.Truncate(l.segmentBytes)
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	if err == nil {
+		err = l.disk.SyncDir(l.dir)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make segment %s: %w", s.path, err), file.Close(), l.disk.Remove(s.path))
+	}
+	if Allocation(r.allocation.Swap(uint32(file.Allocation()))) != AllocationWritten && file.Allocation() == AllocationWritten {
+		l.logger().Warn("the file system cannot reserve space; new segments are written full of zeros", "dir", l.dir)
+	}
+	f, err := s.adopt(file, true)
+	if err != nil {
+		return nil, errors.Join(err, l.disk.Remove(s.path))
+	}
+	if l.opts.Mlock {
+		if err := f.file.Pin(); err != nil {
+			l.logger().Warn("segment is not kept in memory", "path", s.path, "error", err)
+		}
+	}
+	return s, nil
+}
+
+// discard removes a segment that was made and never used.
+func (r *roller) discard(s *segment) error {
+	s.release()
+	l := r.log
+	if err := l.disk.Remove(s.path); err != nil {
+		return fmt.Errorf("remove unused segment: %w", err)
+	}
+	return l.disk.SyncDir(l.dir)
+}
+
+// removeUnused removes the next segment after stop.
+func (r *roller) removeUnused() error {
+	next := r.mu.next
+	r.mu.next = nil
+	if next == nil {
+		return nil
+	}
+	return r.discard(next)
+}
+
+// warnEvery is how often a steady failure is logged.
+const warnEvery = time.Minute
+
+func (r *roller) warn(err error) {
+	r.mu.Lock()
+	r.mu.failures++
+	now, failures := r.log.opts.Now(), r.mu.failures
+	quiet := now.Sub(r.mu.lastWarn) < warnEvery
+	if !quiet {
+		r.mu.lastWarn, r.mu.failures = now, 0
+	}
+	r.mu.Unlock()
+	if !quiet {
+		r.log.logger().Warn("no next segment; each append that needs it tries again", "error", err, "attempts", failures)
+	}
+}
+
+// populate makes the window ahead of the end present, a few MiB and never a
+// whole segment: populated pages are dirty, and the next fdatasync writes them.
+func (r *roller) populate() {
+	if r.window == 0 {
+		return
+	}
+	l := r.log
+	end := l.end.Load()
+	from, to := max(l.populated.Load(), end), end+r.window
+	tail := l.list.Load().last()
+	if from >= to || tail == nil || !tail.acquire() {
+		return
+	}
+	defer tail.release()
+	reached := min(to, tail.end())
+	f := tail.opened.Load()
+	if f == nil || !f.writable {
+		return
+	}
+	if from < reached && f.file.Populate(from-tail.base, reached-from) != nil {
+		return // the write itself will fault, and be guarded
+	}
+	if to > reached {
+		reached = r.populateNext(max(from, reached), to)
+	}
+	if l.populated.Load() <= reached { // a truncation takes it back
+		l.populated.Store(reached)
+	}
+}
+
+// populateNext goes on in the segment that is not in the list yet.
+func (r *roller) populateNext(from, to int64) int64 {
+	r.mu.Lock()
+	next := r.mu.next
+	if next == nil || next.base > from || next.end() <= from || !next.acquire() {
+		r.mu.Unlock()
+		return from
+	}
+	r.mu.Unlock()
+	defer next.release()
+	to = min(to, next.end())
+	if next.opened.Load().file.Populate(from-next.base, to-from) != nil {
+		return from
+	}
+	return to
+}

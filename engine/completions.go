@@ -1,0 +1,93 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/haengine/haengine/transfer"
+)
+
+// Completion is a put that has ended. Err is as Put's.
+type Completion struct {
+	Tag    uint64 // what the producer gave
+	Result PutResult
+	Err    error
+}
+
+// Completions is a bounded queue of puts for producers that keep many
+// outstanding: they put with a tag, and one goroutine pulls what has ended in
+// batches. At most its size is outstanding or unpulled at once.
+//
+// Put and TryPut may be called by any number of goroutines, Pull by one.
+type Completions struct {
+	e        *Engine
+	finished *transfer.Completions[*Future]
+	pulled   []*Future // Pull's own
+}
+
+// NewCompletions makes a queue for at least size puts at once.
+func (e *Engine) NewCompletions(size int) *Completions {
+	return &Completions{e: e, finished: transfer.NewCompletions[*Future](max(size, 1))}
+}
+
+// Put appends a message; its end is pulled later. It waits for a place in the
+// queue and for room in the rings, or for ctx. The error is a *PutError:
+// nothing was written and nothing will be pulled for this put.
+func (c *Completions) Put(ctx context.Context, m *Message, tag uint64) error {
+	f := c.e.newFuture()
+	if err := c.finished.ReserveWait(ctx); err != nil {
+		_, err = c.e.refuse(f, err)
+		return err
+	}
+	return c.put(ctx, f, m, tag, true)
+}
+
+// TryPut is Put that does not wait: without a place or room the error is
+// ErrRingFull.
+func (c *Completions) TryPut(m *Message, tag uint64) error {
+	f := c.e.newFuture()
+	if !c.finished.Reserve() {
+		_, err := c.e.refuse(f, ErrRingFull)
+		return err
+	}
+	return c.put(context.Background(), f, m, tag, false)
+}
+
+func (c *Completions) put(ctx context.Context, f *Future, m *Message, tag uint64, mayBlock bool) error {
+	f.queue, f.tag = c, tag
+	if err := c.e.start(ctx, f, m, nil, mayBlock); err != nil {
+		c.finished.Cancel()
+		_, err = c.e.refuse(f, err)
+		return err
+	}
+	return nil
+}
+
+// Pull waits for at least one put to end and takes up to len(dst) that have, in
+// the order they ended. It returns ctx's error if none ended in time.
+func (c *Completions) Pull(ctx context.Context, dst []Completion) (int, error) {
+	if len(dst) == 0 {
+		return 0, nil
+	}
+	if cap(c.pulled) < len(dst) {
+		c.pulled = make([]*Future, len(dst))
+	}
+	for {
+		n := c.finished.Pull(c.pulled[:len(dst)])
+		for i, f := range c.pulled[:n] {
+			dst[i].Tag = f.tag
+			dst[i].Result, dst[i].Err = f.settle(nil)
+			c.pulled[i] = nil
+		}
+		if n > 0 {
+			return n, nil
+		}
+		select {
+		case <-c.finished.Ready():
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+}
+
+// Outstanding is how many puts wait or have not been pulled.
+func (c *Completions) Outstanding() int { return c.finished.Len() }

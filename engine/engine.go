@@ -1,0 +1,371 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/haengine/haengine/commitlog"
+	"github.com/haengine/haengine/reactor"
+	"github.com/haengine/haengine/transfer"
+)
+
+// The log's own types, under this package's name for those who embed it.
+type (
+	Message = commitlog.Message
+	Record  = commitlog.Record
+	Host    = commitlog.Host
+	QueueID = commitlog.QueueID
+)
+
+// Engine is one node: a log and its role. See the package comment.
+type Engine struct {
+	opts   Options // as given, with defaults; never changes
+	id     identity
+	log    *commitlog.Log
+	group  *reactor.Group
+	rings  *rings
+	quorum *transfer.Quorum
+	expiry *expiry
+	steady *steadyLog
+
+	master *master // nil without a listener
+	slave  *slave  // nil on a master
+
+	// Settings that change while running.
+	inSyncReplicas, minInSync  atomic.Int32
+	slaveTimeout, flushTimeout atomic.Int64 // time.Duration
+	transferRate               atomic.Int64
+
+	senders   atomic.Pointer[[]*reactor.Waker] // loops that have replicas
+	confirmed atomic.Int64                     // highest confirmed offset seen: it never goes back
+	progress  notifier                         // told when the confirmed offset may have moved
+	events    events
+
+	futures  sync.Pool
+	inflight atomic.Int64 // puts before or in their append
+	stopping chan struct{}
+	closed   atomic.Bool
+	close    struct {
+		once sync.Once
+		err  error
+	}
+}
+
+// Open opens the store, recovers the log, and takes up the role. Settings are
+// all checked before anything is touched; see Options.Validate. The caller
+// must Close the engine.
+func Open(o Options) (*Engine, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	o.setDefaults()
+	e := &Engine{opts: o, stopping: make(chan struct{})}
+	e.futures.New = func() any { return &Future{e: e, done: make(chan struct{}, 1)} }
+	e.inSyncReplicas.Store(int32(o.InSyncReplicas))
+	e.minInSync.Store(int32(o.MinInSyncReplicas))
+	e.slaveTimeout.Store(int64(o.SlaveTimeout))
+	e.flushTimeout.Store(int64(o.FlushTimeout))
+	e.transferRate.Store(o.TransferRate)
+	e.senders.Store(new([]*reactor.Waker))
+	e.rings = newRings(o.RingSize)
+	e.quorum = transfer.NewQuorum()
+	e.steady = newSteadyLog(o.Logger)
+	e.progress.init()
+
+	group, err := reactor.Open(reactor.Options{Loops: o.Reactors, PinCPUs: o.PinCPUs, Spin: o.Spin, Logger: o.Logger})
+	if err != nil {
+		return nil, fmt.Errorf("start reactors: %w", err)
+	}
+	e.group = group
+	e.expiry = newExpiry(group.Loop(0), e.rings.waiting, e.complete)
+	if err := e.open(); err != nil {
+		if e.master != nil {
+			e.master.stop()
+		}
+		group.Close()
+		if e.log != nil {
+			e.log.Close()
+		}
+		return nil, err
+	}
+	return e, nil
+}
+
+func (e *Engine) open() error {
+	o := &e.opts
+	var err error
+	e.log, err = commitlog.Open(commitlog.Options{
+		Dir: o.Store, SegmentBytes: o.SegmentBytes, Disk: o.Disk,
+		Flush: o.Flush.log(), FlushInterval: o.FlushInterval, FlushThorough: o.FlushThorough, FlushPages: o.FlushPages,
+		Preallocate: !o.NoPreallocate, PopulateBytes: max(o.PopulateBytes, 0), Mlock: o.Mlock,
+		Retention: o.Retention, RetentionDisk: o.RetentionDisk, RetentionGiven: o.RetentionGiven,
+		Limits: commitlog.Limits{BodyBytes: o.MaxBody}, StoreHost: o.StoreHost, QueueFileBytes: o.QueueFile,
+		Logger: o.Logger, OnRecovery: o.OnRecovery, OnFsync: o.Metrics.Fsync,
+		OnFlushed: e.flushed, OnDispatched: e.dispatched, OnSegmentReady: e.segmentReady, OnTrouble: e.trouble,
+	})
+	if err != nil {
+		return err
+	}
+	if e.id, err = e.openIdentity(); err != nil {
+		return err
+	}
+	e.confirmed.Store(e.log.MinOffset())
+	if o.HAListen != "" {
+		if e.master, err = newMaster(e); err != nil {
+			return err
+		}
+	}
+	if o.Role == Slave {
+		e.slave = newSlave(e)
+		e.slave.start()
+	}
+	return nil
+}
+
+// Close stops taking puts, lets those that wait end as they would until ctx
+// does, ends the rest as timed out, closes all connections, flushes, and leaves
+// a clean shutdown. Every put gets its status. Any goroutine, any number of
+// times: later calls wait for the first and return its error.
+func (e *Engine) Close(ctx context.Context) error {
+	e.close.once.Do(func() { e.close.err = e.shutdown(ctx) })
+	return e.close.err
+}
+
+func (e *Engine) shutdown(ctx context.Context) error {
+	e.closed.Store(true)
+	close(e.stopping)
+	e.events.send(Event{Kind: StateChanged, State: StateStopping})
+	e.settlePuts(ctx)
+	if e.slave != nil {
+		e.slave.stop()
+	}
+	if e.master != nil {
+		e.master.stop()
+	}
+	err := e.group.Close()
+	err = errors.Join(err, e.log.Close())
+	e.progress.wake()
+	e.events.close()
+	return err
+}
+
+// settlePuts waits until no put is before or in its append and none waits. When
+// ctx is over it ends those that do.
+func (e *Engine) settlePuts(ctx context.Context) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	over := ctx.Done()
+	for e.inflight.Load() > 0 || e.rings.waiting() > 0 {
+		select {
+		case <-over:
+			over = nil
+		case <-tick.C:
+		}
+		if over == nil {
+			e.rings.close() // again each time: a put may have made a ring since
+		}
+	}
+	e.rings.close()
+}
+
+// enter counts a put that is about to append; leave ends it.
+func (e *Engine) enter() error {
+	e.inflight.Add(1)
+	if e.closed.Load() {
+		e.leave()
+		return ErrClosed
+	}
+	return nil
+}
+
+func (e *Engine) leave() { e.inflight.Add(-1) }
+
+func (e *Engine) mayPut() error {
+	if e.opts.Role == Slave {
+		return ErrNotMaster
+	}
+	return e.log.Writable()
+}
+
+func (e *Engine) ackKind() transfer.Kind {
+	if e.opts.Ack == AckFlushed {
+		return transfer.Flushed
+	}
+	return transfer.Received
+}
+
+// wakeSenders tells the loops that have replicas of new bytes. Coalesced: a
+// loop that was told and has not run yet is not told again.
+func (e *Engine) wakeSenders() {
+	for _, w := range *e.senders.Load() {
+		w.Wake()
+	}
+}
+
+// complete runs the completion pass of all rings.
+func (e *Engine) complete(now time.Duration) {
+	e.rings.replicated(e.quorum, now)
+	e.rings.flushed(e.log.FlushedOffset(), now)
+	e.progress.wake()
+}
+
+// flushed is called by the log's flusher.
+func (e *Engine) flushed(offset int64) {
+	e.rings.flushed(offset, reactor.Now())
+	if e.slave != nil {
+		e.slave.flushed()
+	}
+	e.progress.wake()
+}
+
+// dispatched is called by the log's dispatcher after whole records were checked
+// and queued. A cascading slave passes on no others.
+func (e *Engine) dispatched(int64) {
+	if e.opts.Role == Slave {
+		e.wakeSenders()
+		if e.slave != nil {
+			e.slave.flushed()
+		}
+		e.progress.wake()
+	}
+}
+
+func (e *Engine) segmentReady() {
+	if e.slave != nil {
+		e.slave.segmentReady()
+	}
+}
+
+// trouble is called by the log once, when damage or a failed fsync has made it
+// read-only.
+func (e *Engine) trouble(err error) {
+	e.rings.flush.Drain(transfer.Failed) // no later fsync is believed
+	e.opts.Logger.Error("the log is read-only from here; restart after looking at the disk", "error", err)
+	e.events.send(Event{Kind: DiskTrouble, Err: err})
+	e.events.send(Event{Kind: StateChanged, State: StateReadOnly, Err: err})
+	if e.slave != nil {
+		e.slave.trouble(err)
+	}
+}
+
+// served is what replicas may be sent: a slave passes on whole, checked records
+// only.
+func (e *Engine) served() transfer.Range {
+	if e.opts.Role == Slave {
+		return transfer.Range{Min: e.log.MinOffset(), End: e.log.DispatchedOffset()}
+	}
+	return transfer.Range{Min: e.log.MinOffset(), End: e.log.EndOffset()}
+}
+
+// ConfirmedOffset is up to where a put with the node's own settings is
+// complete; on a slave its own end, since RocketMQ's protocol does not carry the
+// master's. It never goes back.
+func (e *Engine) ConfirmedOffset() int64 {
+	offset := e.log.EndOffset()
+	if e.opts.Flush == SyncFlush && e.opts.Role != Slave {
+		offset = min(offset, e.log.FlushedOffset())
+	}
+	if copies := int(e.inSyncReplicas.Load()); e.opts.Role == SyncMaster && copies > 1 {
+		offset = min(offset, e.quorum.Committed(e.ackKind(), copies-1))
+	}
+	for {
+		old := e.confirmed.Load()
+		if offset <= old {
+			return old
+		}
+		if e.confirmed.CompareAndSwap(old, offset) {
+			return offset
+		}
+	}
+}
+
+// WaitFor waits until the confirmed offset reaches offset: on a master until a
+// put that ends there is complete by the node's settings, on a slave until it
+// holds the log up to there. It returns ctx's error, or ErrClosed.
+func (e *Engine) WaitFor(ctx context.Context, offset int64) error {
+	return e.progress.wait(ctx, e.stopping, func() bool { return e.ConfirmedOffset() >= offset })
+}
+
+// Get reads the record that begins at a physical offset. The record is a copy.
+func (e *Engine) Get(offset int64) (Record, error) { return e.log.Read(offset) }
+
+// GetByQueue reads a record by topic, queue and queue offset. Queues are built
+// behind the log, so a record may be a moment late here. The record is a copy. commitlog.ErrOutOfRange: there is none.
+func (e *Engine) GetByQueue(topic string, queue int32, queueOffset int64) (Record, error) {
+	var entry [1]commitlog.QueueEntry
+	n, err := e.log.ReadQueue(QueueID{Topic: topic, ID: queue}, queueOffset, entry[:])
+	if err != nil {
+		return Record{}, err
+	}
+	if n == 0 {
+		return Record{}, fmt.Errorf("topic %s queue %d offset %d: %w", topic, queue, queueOffset, commitlog.ErrOutOfRange)
+	}
+	return e.log.Read(entry[0].Offset)
+}
+
+// QueueBounds gives a queue's first offset and the one past its last.
+func (e *Engine) QueueBounds(topic string, queue int32) (from, to int64, ok bool) {
+	return e.log.QueueBounds(QueueID{Topic: topic, ID: queue})
+}
+
+// Records iterates over whole records from a physical offset to the log's end
+// as it stands. Records are copies. It ends after an error.
+func (e *Engine) Records(from int64) iter.Seq2[Record, error] { return e.log.Records(from) }
+
+// Subscribe returns a channel of events, which holds up to buffer of them; what
+// does not fit is counted in the next event's Missed. The function ends the
+// subscription; Close ends all.
+func (e *Engine) Subscribe(buffer int) (<-chan Event, func()) { return e.events.subscribe(buffer) }
+
+// HAAddr is where replicas connect; the zero AddrPort without a listener.
+func (e *Engine) HAAddr() netip.AddrPort {
+	if e.master == nil {
+		return netip.AddrPort{}
+	}
+	return e.master.listener.Addr()
+}
+
+// SetTransferRate changes the bytes a second sent to each replica; 0 is no limit.
+func (e *Engine) SetTransferRate(bytesPerSecond int64) {
+	e.transferRate.Store(max(bytesPerSecond, 0))
+	if e.master != nil {
+		e.master.setRate(max(bytesPerSecond, 0))
+	}
+}
+
+// SetInSyncReplicas changes the copies that synchronous puts wait for, 1 to 64.
+// A put that waits already keeps what it started with.
+func (e *Engine) SetInSyncReplicas(copies int) error {
+	return setCount(&e.inSyncReplicas, "in-sync replicas", copies)
+}
+
+// SetMinInSyncReplicas changes the copies below which synchronous puts are
+// refused, 1 to 64.
+func (e *Engine) SetMinInSyncReplicas(copies int) error {
+	return setCount(&e.minInSync, "min in-sync replicas", copies)
+}
+
+func setCount(v *atomic.Int32, name string, copies int) error {
+	if copies < 1 || copies > replicasMax {
+		return fmt.Errorf("%s %d, want 1 to %d: %w", name, copies, replicasMax, ErrOptions)
+	}
+	v.Store(int32(copies))
+	return nil
+}
+
+// SetTimeouts changes how long puts that start from now on wait for replicas
+// and for the disk; both must be above 0.
+func (e *Engine) SetTimeouts(slave, flush time.Duration) error {
+	if slave <= 0 || flush <= 0 {
+		return fmt.Errorf("timeouts %v and %v must be above 0: %w", slave, flush, ErrOptions)
+	}
+	e.slaveTimeout.Store(int64(slave))
+	e.flushTimeout.Store(int64(flush))
+	return nil
+}

@@ -1,0 +1,199 @@
+package engine
+
+import (
+	"math"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/haengine/haengine/reactor"
+	"github.com/haengine/haengine/transfer"
+)
+
+// How often a master looks at its replicas as a whole: retention and events.
+const reviewInterval = time.Second
+
+// never is the time of a timer that is not set.
+const never time.Duration = math.MaxInt64
+
+// master accepts replicas and sends them the log (RocketMQ HAService with
+// AcceptSocketService). A slave that cascades has one too.
+type master struct {
+	e        *Engine
+	listener *reactor.Listener
+	hosts    []*host // one for each loop
+	review   *reactor.Timer
+
+	mu struct {
+		sync.Mutex
+		replicas map[*replica]struct{} // made a valid first report
+		attached map[*host]int         // connections on each loop
+		stopped  bool
+	}
+}
+
+// host is a loop's share of the replicas. Loop-confined but for waker.
+type host struct {
+	m        *master
+	loop     *reactor.Loop
+	waker    *reactor.Waker
+	replicas []*replica
+	read     [16 << 10]byte // reports are read here by all the loop's connections
+	readv    [1][]byte
+}
+
+func newMaster(e *Engine) (*master, error) {
+	m := &master{e: e}
+	m.mu.replicas = map[*replica]struct{}{}
+	m.mu.attached = map[*host]int{}
+	for i := range e.group.Len() {
+		h := &host{m: m, loop: e.group.Loop(i)}
+		h.readv[0] = h.read[:]
+		h.waker = h.loop.NewWaker(h.sendAll)
+		m.hosts = append(m.hosts, h)
+	}
+	loop := e.group.Loop(0)
+	m.review = loop.NewTimer(m.runReview)
+	listener, err := e.group.Listen(e.opts.HAListen, e.socketOptions(), m.accept)
+	if err != nil {
+		return nil, err
+	}
+	m.listener = listener
+	loop.Post(func() { m.review.ResetAt(loop.Now() + reviewInterval) })
+	return m, nil
+}
+
+func (e *Engine) socketOptions() reactor.SocketOptions {
+	return reactor.SocketOptions{
+		SendBuffer: e.opts.SendBuffer, ReceiveBuffer: e.opts.ReceiveBuffer, Congestion: e.opts.Congestion,
+		UserTimeout: e.opts.Housekeeping, KeepAlive: e.opts.Heartbeat,
+	}
+}
+
+// stop ends the listener and keeps later connections out; the reactor's Close
+// ends those that are open.
+func (m *master) stop() {
+	m.mu.Lock()
+	m.mu.stopped = true
+	m.mu.Unlock()
+	if m.listener != nil {
+		m.listener.Close()
+	}
+}
+
+// accept runs on the loop that will own c.
+func (m *master) accept(c *reactor.Conn) reactor.Handler {
+	for _, h := range m.hosts {
+		if h.loop == c.Loop() {
+			return h.attach(c)
+		}
+	}
+	return nil
+}
+
+// countConnection keeps the list of loops that wakeSenders tells.
+func (m *master) countConnection(h *host, delta int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.attached[h] += delta
+	wakers := make([]*reactor.Waker, 0, len(m.hosts))
+	for _, h := range m.hosts {
+		if m.mu.attached[h] > 0 {
+			wakers = append(wakers, h.waker)
+		}
+	}
+	m.e.senders.Store(&wakers)
+}
+
+func (m *master) joined(r *replica) {
+	m.mu.Lock()
+	m.mu.replicas[r] = struct{}{}
+	m.mu.Unlock()
+}
+
+func (m *master) left(r *replica) {
+	m.mu.Lock()
+	delete(m.mu.replicas, r)
+	m.mu.Unlock()
+}
+
+// list gives the replicas that made a valid first report, in no order.
+func (m *master) list() []*replica {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make([]*replica, 0, len(m.mu.replicas))
+	for r := range m.mu.replicas {
+		all = append(all, r)
+	}
+	return all
+}
+
+// runReview tells retention what replicas still need, and looks who fell out of
+// sync without a word.
+func (m *master) runReview() {
+	loop := m.e.group.Loop(0)
+	end, keep := m.e.served().End, int64(math.MaxInt64)
+	for _, r := range m.list() {
+		keep = min(keep, r.acked.Load())
+		r.noteSync(end)
+	}
+	m.e.log.SetKeep(keep)
+	m.review.ResetAt(loop.Now() + reviewInterval)
+}
+
+func (m *master) setRate(bytesPerSecond int64) {
+	for _, h := range m.hosts {
+		h.loop.Post(func() {
+			for _, r := range h.replicas {
+				r.session.SetRate(bytesPerSecond)
+				r.send(h.loop.Now())
+			}
+		})
+	}
+}
+
+func (h *host) attach(c *reactor.Conn) reactor.Handler {
+	e := h.m.e
+	r := &replica{host: h, e: e, conn: c, address: c.RemoteAddr(), armed: never}
+	r.session = transfer.NewSession(transfer.SessionConfig{
+		Peer:          r.address.String(),
+		FrameBytesMax: int32(e.opts.FrameBytes), SegmentBytes: e.log.SegmentBytes(),
+		HistoryFirst: e.opts.PlainHistory == HistoryFirst,
+		Heartbeat:    e.opts.Heartbeat, Housekeeping: e.opts.Housekeeping,
+		Rate: e.transferRate.Load(),
+	}, h.loop.Now())
+	r.timer = h.loop.NewTimer(r.due)
+	r.index = len(h.replicas)
+	h.replicas = append(h.replicas, r)
+	h.m.countConnection(h, 1)
+	r.rearm()
+	return r
+}
+
+func (h *host) detach(r *replica) {
+	last := len(h.replicas) - 1
+	h.replicas[r.index] = h.replicas[last]
+	h.replicas[r.index].index = r.index
+	h.replicas[last] = nil
+	h.replicas = h.replicas[:last]
+	h.m.countConnection(h, -1)
+}
+
+// sendAll runs when the log has grown: replicas that are waiting for the socket
+// go on when it is writable.
+func (h *host) sendAll() {
+	now := h.loop.Now()
+	for i := len(h.replicas) - 1; i >= 0; i-- { // send may detach the replica
+		if r := h.replicas[i]; !r.blocked {
+			r.send(now)
+		}
+	}
+}
+
+// identityOf names a plain peer, whose protocol carries no name.
+func (e *Engine) identityOf(a netip.AddrPort) string {
+	if e.opts.PlainIdentity == IdentityConnection {
+		return a.String()
+	}
+	return a.Addr().String()
+}

@@ -1,0 +1,329 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/haengine/haengine/commitlog"
+	"github.com/haengine/haengine/reactor"
+	"github.com/haengine/haengine/transfer"
+)
+
+// Put appends a message and waits as the role, the flush mode and the message's
+// own WAIT property ask (RocketMQ CommitLog.asyncPutMessage).
+//
+// The error is nil for PUT_OK and a *PutError for everything else, so a caller
+// that only looks at the error never takes an unconfirmed record for a
+// confirmed one. If ctx ends first, the record may be in the log already: the
+// status is then FLUSH_SLAVE_TIMEOUT or FLUSH_DISK_TIMEOUT, the error wraps
+// ctx's. A put that finds its ring full waits for room. m is not kept.
+func (e *Engine) Put(ctx context.Context, m *Message) (PutResult, error) {
+	return e.putAndWait(ctx, m, nil)
+}
+
+// PutBatch appends messages of one topic and queue as consecutive records of
+// one segment, and waits for the last (RocketMQ asyncPutMessages). All are
+// appended or none is. See Put.
+func (e *Engine) PutBatch(ctx context.Context, batch []*Message) (PutResult, error) {
+	return e.putAndWait(ctx, nil, batch)
+}
+
+func (e *Engine) putAndWait(ctx context.Context, m *Message, batch []*Message) (PutResult, error) {
+	f := e.newFuture()
+	if err := e.start(ctx, f, m, batch, true); err != nil {
+		return e.refuse(f, err)
+	}
+	return f.Wait(ctx)
+}
+
+// PutAsync appends a message and returns a Future of its waits. It does not
+// block for replicas or disk; a full ring is refused with ErrRingFull.
+// The error is a *PutError: nothing was written.
+func (e *Engine) PutAsync(m *Message) (*Future, error) {
+	f := e.newFuture()
+	if err := e.start(context.Background(), f, m, nil, false); err != nil {
+		_, err = e.refuse(f, err)
+		return nil, err
+	}
+	return f, nil
+}
+
+// PutFunc is PutAsync that calls back when the put has ended. It costs a
+// goroutine for each put; Completions does not.
+func (e *Engine) PutFunc(m *Message, done func(PutResult, error)) error {
+	f, err := e.PutAsync(m)
+	if err != nil {
+		return err
+	}
+	go func() { done(f.Wait(context.Background())) }()
+	return nil
+}
+
+// Future is a put that was appended and may still wait for replicas or disk.
+// It belongs to the caller of PutAsync, who calls Wait once; it is reused
+// afterwards and must not be touched again.
+type Future struct {
+	e       *Engine
+	started time.Duration
+	result  PutResult
+	limits  limits
+
+	flush, replica wait
+	// waits counts what must still happen before done is told: the append
+	// itself, and each wait in a ring.
+	waits atomic.Int32
+	done  chan struct{} // capacity 1: told once, by whoever brings waits to 0
+	queue *Completions  // instead of done, when not nil
+	tag   uint64
+}
+
+// limits are until when a put waits.
+type limits struct {
+	noReplica  bool // a replica wait was asked for and no replica can give it
+	slaveLimit time.Duration
+	flushLimit time.Duration
+}
+
+// wait is one of a put's two waits.
+type wait struct {
+	ring    *transfer.Ring // nil: not waited for
+	ticket  transfer.Ticket
+	outcome transfer.Outcome // written before waits is lowered
+}
+
+func (e *Engine) newFuture() *Future {
+	f := e.futures.Get().(*Future)
+	f.started = reactor.Now()
+	return f
+}
+
+// free gives a future back when nobody else can reach it.
+func (e *Engine) free(f *Future) {
+	f.flush, f.replica, f.limits, f.queue, f.result = wait{}, wait{}, limits{}, nil, PutResult{}
+	e.futures.Put(f)
+}
+
+// Sequenced takes the put's tickets inside the append section, so that ring
+// order is offset order. It implements commitlog.Sequencer.
+func (f *Future) Sequenced(end int64) {
+	if f.replica.ring != nil {
+		f.replica.ticket = f.replica.ring.Push(f, end, f.limits.slaveLimit)
+	}
+	if f.flush.ring != nil {
+		f.flush.ticket = f.flush.ring.Push(f, end, f.limits.flushLimit)
+	}
+}
+
+// Completed takes the outcome of one wait from the completion pass. It
+// implements transfer.Waiter.
+func (f *Future) Completed(ring *transfer.Ring, o transfer.Outcome) {
+	if ring == f.flush.ring {
+		f.flush.outcome = o
+	} else {
+		f.replica.outcome = o
+	}
+	f.finishOne()
+}
+
+func (f *Future) finishOne() {
+	if f.waits.Add(-1) != 0 {
+		return
+	}
+	if f.queue != nil {
+		f.queue.finished.Push(f) // has room: the put reserved its place
+		return
+	}
+	f.done <- struct{}{}
+}
+
+// start takes a put up to the end of its append. An error means that nothing
+// was written and nothing waits.
+func (e *Engine) start(ctx context.Context, f *Future, m *Message, batch []*Message, mayBlock bool) error {
+	if err := e.enter(); err != nil {
+		return err
+	}
+	defer e.leave()
+	if err := e.mayPut(); err != nil {
+		return err
+	}
+	waitStore := batch != nil || m.WaitStore()
+	if batch != nil && len(batch) > 0 {
+		waitStore = batch[0].WaitStore()
+	}
+	var enc *commitlog.Encoded
+	var err error
+	if batch != nil {
+		enc, err = e.log.EncodeBatch(batch)
+	} else {
+		enc, err = e.log.Encode(m)
+	}
+	if err != nil {
+		return err
+	}
+	defer enc.Release()
+	if err := e.chooseWaits(f, waitStore); err != nil {
+		return err
+	}
+	if err := e.reserve(ctx, f, mayBlock); err != nil {
+		return err
+	}
+	f.waits.Store(1)
+	if f.replica.ring != nil {
+		f.waits.Add(1)
+	}
+	if f.flush.ring != nil {
+		f.waits.Add(1)
+	}
+	a, err := e.log.Append(enc, f)
+	if err != nil {
+		cancel(f.replica.ring)
+		cancel(f.flush.ring)
+		return err
+	}
+	f.result = PutResult{
+		Offset: a.Offset, EndOffset: a.EndOffset, QueueOffset: a.QueueOffset,
+		StoreTimestamp: a.StoreTimestamp, Messages: a.Messages,
+	}
+	e.appended(f)
+	return nil
+}
+
+// appended sets going what the put waits for.
+func (e *Engine) appended(f *Future) {
+	if f.flush.ring != nil {
+		e.log.RequestFlush(f.result.EndOffset)
+	}
+	e.wakeSenders()
+	if f.replica.ring != nil || f.flush.ring != nil {
+		e.expiry.arm()
+	} else {
+		e.progress.wake()
+	}
+	f.finishOne()
+}
+
+// chooseWaits says which rings the put waits in and until when.
+func (e *Engine) chooseWaits(f *Future, waitStore bool) error {
+	if !waitStore {
+		return nil
+	}
+	if e.opts.Role == SyncMaster {
+		inSync := e.quorum.InSync(e.log.EndOffset(), e.opts.MaxLag)
+		if 1+inSync < int(e.minInSync.Load()) {
+			return ErrNotEnoughInSync
+		}
+		if copies := int(e.inSyncReplicas.Load()); copies > 1 {
+			kind := e.ackKind()
+			if inSync == 0 || !e.quorum.CanGive(kind) {
+				f.limits.noReplica = true
+			} else {
+				f.replica.ring = e.rings.forReplicas(kind, copies-1)
+				f.limits.slaveLimit = f.started + time.Duration(e.slaveTimeout.Load())
+			}
+		}
+	}
+	if e.opts.Flush == SyncFlush {
+		f.flush.ring = e.rings.flush
+		f.limits.flushLimit = f.started + time.Duration(e.flushTimeout.Load())
+	}
+	return nil
+}
+
+// reserve takes room in the put's rings before the append.
+func (e *Engine) reserve(ctx context.Context, f *Future, mayBlock bool) error {
+	if err := e.reserveIn(ctx, f.replica.ring, mayBlock); err != nil {
+		return err
+	}
+	if err := e.reserveIn(ctx, f.flush.ring, mayBlock); err != nil {
+		cancel(f.replica.ring)
+		return err
+	}
+	return nil
+}
+
+func (e *Engine) reserveIn(ctx context.Context, ring *transfer.Ring, mayBlock bool) error {
+	if ring == nil || ring.Reserve() {
+		return nil
+	}
+	if !mayBlock {
+		return ErrRingFull
+	}
+	if err := ring.ReserveWait(ctx); err != nil {
+		if errors.Is(err, transfer.ErrRingClosed) {
+			return ErrClosed
+		}
+		return fmt.Errorf("%w: %w", ErrRingFull, err)
+	}
+	return nil
+}
+
+func cancel(ring *transfer.Ring) {
+	if ring != nil {
+		ring.Cancel()
+	}
+}
+
+// Wait waits for the put's end; see Put for the error. If ctx ends first the
+// waits are given up. Call it once.
+func (f *Future) Wait(ctx context.Context) (PutResult, error) {
+	select {
+	case <-f.done:
+		return f.settle(nil)
+	default:
+	}
+	select {
+	case <-f.done:
+		return f.settle(nil)
+	case <-ctx.Done():
+		f.abandon(&f.replica)
+		f.abandon(&f.flush)
+		<-f.done // at once: what was not given up is being completed
+		return f.settle(ctx.Err())
+	}
+}
+
+func (f *Future) abandon(w *wait) {
+	if w.ring != nil && w.ring.Abandon(w.ticket) {
+		w.outcome = transfer.Abandoned
+		f.finishOne()
+	}
+}
+
+// settle turns the outcomes into the put's status: if both waits failed the
+// replicas' wins, as in RocketMQ.
+func (f *Future) settle(cause error) (PutResult, error) {
+	e, r := f.e, f.result
+	var err error
+	if f.flush.ring != nil && f.flush.outcome != transfer.Done {
+		r.Status, err = PutFlushDiskTimeout, ErrNotFlushed
+		if werr := e.log.Writable(); werr != nil {
+			err = werr
+		}
+	}
+	switch {
+	case f.limits.noReplica:
+		r.Status, err = PutSlaveNotAvailable, ErrNoReplica
+	case f.replica.ring != nil && f.replica.outcome != transfer.Done:
+		r.Status, err = PutFlushSlaveTimeout, ErrNotReplicated
+	}
+	e.opts.Metrics.Put(r.Status, reactor.Now()-f.started)
+	e.free(f)
+	if err == nil {
+		return r, nil
+	}
+	if cause != nil {
+		err = cause
+	}
+	return r, &PutError{Status: r.Status, Offset: r.Offset, Err: err}
+}
+
+// refuse ends a put before its append.
+func (e *Engine) refuse(f *Future, cause error) (PutResult, error) {
+	r := refused(refusalOf(cause))
+	e.opts.Metrics.Put(r.Status, reactor.Now()-f.started)
+	e.free(f)
+	return r, &PutError{Status: r.Status, Offset: -1, Err: cause}
+}

@@ -1,0 +1,156 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/haengine/haengine/commitlog"
+	"github.com/haengine/haengine/reactor"
+	"github.com/haengine/haengine/transfer"
+)
+
+// Readable takes what the master sent, then acknowledges it once.
+func (s *slave) Readable(c *reactor.Conn) {
+	now := s.loop.Now()
+	for taken := 0; taken < receivedPerTurn && !s.paused; {
+		n, err := s.receive(c, now)
+		taken += n
+		if err == nil {
+			continue
+		}
+		if errors.Is(err, reactor.ErrWouldBlock) {
+			break
+		}
+		if errors.Is(err, reactor.ErrFault) {
+			err = s.log.Fault(s.log.EndOffset()+int64(s.unpublished), err)
+		}
+		c.Close(err)
+		return
+	}
+	if s.follower.State() == transfer.FollowerTransferring {
+		s.backoff.Succeeded()
+	}
+	s.noteState()
+	s.sendReport(now)
+	s.rearm()
+}
+
+// receive makes one read, to where the follower wants the bytes.
+func (s *slave) receive(c *reactor.Conn, now time.Duration) (int, error) {
+	want := s.follower.Want()
+	switch want.Kind {
+	case transfer.WantCompare:
+		return s.receiveAgain(c, want, now)
+	case transfer.WantStore:
+		return s.receiveNew(c, want, now)
+	}
+	s.iov[0] = s.header[:want.Bytes]
+	n, err := c.Readv(s.iov[:1])
+	if err != nil {
+		return n, err
+	}
+	return n, s.takeHeader(s.header[:n], now)
+}
+
+func (s *slave) takeHeader(b []byte, now time.Duration) error {
+	_, err := s.follower.Header(b, s.held(), now)
+	return err
+}
+
+// receiveAgain compares what the master has at our end with what we have.
+func (s *slave) receiveAgain(c *reactor.Conn, want transfer.Want, now time.Duration) (int, error) {
+	s.iov[0] = s.compare[:min(int64(len(s.compare)), want.Bytes)]
+	n, err := c.Readv(s.iov[:1])
+	if err != nil {
+		return n, err
+	}
+	got, own := s.compare[:n], s.own[:n]
+	if _, err := s.log.ReadAt(own, want.Offset); err != nil {
+		return n, fmt.Errorf("read our own bytes at offset %d: %w", want.Offset, err)
+	}
+	if bytes.Equal(got, own) {
+		return n, s.follower.Compared(int64(n), -1, now)
+	}
+	same := 0
+	for got[same] == own[same] {
+		same++
+	}
+	return n, s.follower.Compared(int64(same), want.Offset+int64(same), now)
+}
+
+// receiveNew reads body bytes into the segment, and the next header with them
+// when this frame ends inside the room there is.
+func (s *slave) receiveNew(c *reactor.Conn, want transfer.Want, now time.Duration) (int, error) {
+	room, err := s.room()
+	if err != nil {
+		if errors.Is(err, commitlog.ErrSegmentPending) {
+			s.paused = true
+			c.WantRead(false)
+			return 0, reactor.ErrWouldBlock
+		}
+		return 0, err
+	}
+	body := room[s.unpublished:]
+	bufs := s.iov[:1]
+	if int64(len(body)) >= want.Bytes {
+		body = body[:want.Bytes]
+		bufs = s.iov[:2]
+		s.iov[1] = s.header[:]
+	}
+	s.iov[0] = body
+	n, err := c.Readv(bufs)
+	s.iov[0] = nil
+	if err != nil {
+		return n, err
+	}
+	stored := min(n, len(body))
+	s.unpublished += stored
+	if publish := s.follower.Stored(int64(stored), now); publish > 0 {
+		if err := s.log.Publish(int(publish)); err != nil {
+			return n, err
+		}
+		s.unpublished -= int(publish)
+		if s.e.opts.Ack == AckFlushed {
+			s.log.RequestFlush(s.log.EndOffset())
+		}
+		s.e.progress.wake()
+	}
+	if n > stored {
+		return n, s.takeHeader(s.header[:n-stored], now)
+	}
+	return n, nil
+}
+
+// room gives the segment's free bytes; an empty log is begun where the master's
+// first frame says.
+func (s *slave) room() ([]byte, error) {
+	base, ok := s.follower.StartOffset()
+	if ok && s.log.EndOffset() == 0 && s.unpublished == 0 {
+		if err := s.log.StartAt(base); err != nil {
+			return nil, err
+		}
+		if s.follower.SkipByte() {
+			// Offset 0 is the top byte of the first record's size, a known
+			// zero, and a new segment's bytes are zero.
+			if _, err := s.log.Reserve(); err != nil {
+				return nil, err
+			}
+			if err := s.log.Publish(1); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return s.log.Reserve()
+}
+
+// resume goes on when the next segment is there.
+func (s *slave) resume() {
+	if s.conn == nil || !s.paused {
+		return
+	}
+	s.paused = false
+	s.conn.WantRead(true)
+	s.Readable(s.conn)
+}

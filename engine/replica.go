@@ -1,0 +1,332 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/haengine/haengine/commitlog"
+	"github.com/haengine/haengine/internal/invariant"
+	"github.com/haengine/haengine/reactor"
+	"github.com/haengine/haengine/transfer"
+)
+
+// Work per turn of the loop, so that a fast replica does not starve the others.
+const (
+	sendBytesPerTurn = 1 << 20
+	readsPerTurn     = 16
+)
+
+// replica is the master's connection to one replica (RocketMQ HAConnection with
+// its ReadSocketService and WriteSocketService). It carries out what its
+// session decides. Loop-confined, as all fields unless they say otherwise.
+type replica struct {
+	e       *Engine
+	host    *host
+	index   int // in host.replicas
+	conn    *reactor.Conn
+	address netip.AddrPort // never changes
+	session *transfer.Session
+	member  *transfer.Member // nil until the first valid report
+	timer   *reactor.Timer
+	armed   time.Duration // when timer fires; never when it is not set
+
+	out     outgoing
+	blocked bool // the socket is full, or this turn's share is used up
+
+	inSync      atomic.Bool // stored by the loop and the review; read by status
+	acked       atomic.Int64
+	caughtUp    atomic.Int64 // time.Duration: when it last held all that there was
+	lastReport  time.Duration
+	endAtReport int64
+	rate        rateMeter
+}
+
+// outgoing is the frame being sent. Its view keeps the segment mapped.
+type outgoing struct {
+	active     bool
+	frame      transfer.Frame
+	header     [transfer.FrameHeaderBytes]byte
+	headerSent int
+	bodySent   int
+	view       commitlog.View
+	bufs       [2][]byte
+}
+
+// Readable takes the replica's reports, then what they make possible.
+func (r *replica) Readable(c *reactor.Conn) {
+	now := r.host.loop.Now()
+	for range readsPerTurn {
+		n, err := c.Readv(r.host.readv[:])
+		if n > 0 {
+			if bad := r.session.Feed(r.host.read[:n], r.e.served(), now); bad != nil {
+				r.reported(now) // reports before the bad one count
+				c.Close(bad)
+				return
+			}
+		}
+		if err != nil {
+			if errors.Is(err, reactor.ErrWouldBlock) {
+				break
+			}
+			// The last reports and the hang-up may come in one event.
+			r.reported(now)
+			c.Close(err)
+			return
+		}
+		if n < len(r.host.read) {
+			break
+		}
+	}
+	if r.reported(now) && !r.blocked {
+		r.send(now)
+	}
+}
+
+// Writable goes on with what the socket had no room for.
+func (r *replica) Writable(*reactor.Conn) {
+	r.blocked = false
+	r.send(r.host.loop.Now())
+}
+
+// Closed gives back all that the connection held.
+func (r *replica) Closed(_ *reactor.Conn, err error) {
+	r.out.finish()
+	r.timer.Stop()
+	r.host.detach(r)
+	if r.member == nil {
+		r.e.steady.warn("peer-refused", "HA connection ended before a valid first report", "peer", r.address.String(), "reason", reasonOf(err))
+		return
+	}
+	r.e.quorum.Leave(r.member)
+	r.member = nil
+	r.host.m.left(r)
+	r.e.opts.Logger.Info("replica left", "replica", r.address.String(), "acked_offset", r.acked.Load(), "reason", reasonOf(err))
+	r.e.events.send(Event{Kind: ReplicaLeft, Replica: r.address.String(), Offset: r.acked.Load(), Err: err})
+}
+
+func reasonOf(err error) string {
+	switch {
+	case err == nil:
+		return "closed"
+	case errors.Is(err, io.EOF):
+		return "the peer closed the connection"
+	}
+	return err.Error()
+}
+
+// reported takes over what the session has learned. It returns false if the
+// connection was closed.
+func (r *replica) reported(now time.Duration) bool {
+	if !r.session.Started() {
+		return true
+	}
+	acked := r.session.Acked()
+	if r.member == nil {
+		if err := r.join(acked, now); err != nil {
+			r.conn.Close(err)
+			return false
+		}
+	}
+	end := r.e.served().End
+	invariant.Check(acked <= end, "a replica acknowledged what the log does not hold")
+	grown := acked != r.acked.Load()
+	r.acked.Store(acked)
+	r.noteCaughtUp(acked, end, now)
+	r.noteSync(end)
+	if grown {
+		r.member.Ack(acked, -1)
+		r.e.complete(now)
+	}
+	return true
+}
+
+func (r *replica) join(acked int64, now time.Duration) error {
+	member, err := r.e.quorum.Join(r.e.identityOf(r.address))
+	if err != nil {
+		return err
+	}
+	r.member = member
+	r.acked.Store(acked)
+	r.caughtUp.Store(int64(now))
+	member.Ack(acked, -1)
+	r.host.m.joined(r)
+	r.e.complete(now)
+	r.e.opts.Logger.Info("replica joined", "replica", r.address.String(), "offset", acked)
+	r.e.events.send(Event{Kind: ReplicaJoined, Replica: r.address.String(), Offset: acked})
+	return nil
+}
+
+// noteCaughtUp keeps the time when the replica last held all that there was: if
+// it holds what the log had at its previous report, that was the time then.
+func (r *replica) noteCaughtUp(acked, end int64, now time.Duration) {
+	switch {
+	case acked >= end:
+		r.caughtUp.Store(int64(now))
+	case acked >= r.endAtReport && r.lastReport > 0:
+		r.caughtUp.Store(int64(r.lastReport))
+	}
+	r.lastReport, r.endAtReport = now, end
+}
+
+func (r *replica) noteSync(end int64) {
+	in := end-r.acked.Load() < r.e.opts.MaxLag
+	if r.inSync.Swap(in) == in {
+		return
+	}
+	kind := ReplicaOutOfSync
+	if in {
+		kind = ReplicaInSync
+	}
+	r.e.events.send(Event{Kind: kind, Replica: r.address.String(), Offset: r.acked.Load()})
+}
+
+// send asks the session for frames and sends them until there are none, the
+// socket is full, or the turn's share is used.
+func (r *replica) send(now time.Duration) {
+	budget := sendBytesPerTurn
+	for {
+		if !r.out.active {
+			frame, ok := r.session.Next(r.e.served(), now)
+			if !ok {
+				break
+			}
+			if err := r.out.begin(r.e.log, frame); err != nil {
+				r.conn.Close(err)
+				return
+			}
+		}
+		n, err := r.push(now)
+		if err != nil && !errors.Is(err, reactor.ErrWouldBlock) {
+			if errors.Is(err, reactor.ErrShortFile) || errors.Is(err, reactor.ErrFault) {
+				err = r.e.log.Fault(r.out.frame.Offset, err)
+			}
+			r.conn.Close(err)
+			return
+		}
+		budget -= n
+		if r.blocked = err != nil || budget <= 0; r.blocked {
+			break
+		}
+	}
+	r.conn.WantWrite(r.blocked)
+	r.rearm()
+}
+
+// push hands the kernel as much of the frame as it takes in one call.
+func (r *replica) push(now time.Duration) (int, error) {
+	o := &r.out
+	n, err := o.write(r.conn, r.e.opts.SendfileMinBytes)
+	if n > 0 {
+		body := 0
+		if head := min(n, len(o.header)-o.headerSent); head > 0 {
+			o.headerSent += head
+			body = n - head
+		} else {
+			body = n
+		}
+		o.bodySent += body
+		r.session.Sent(o.frame, int32(body), now)
+		r.rate.add(int64(body), now)
+	}
+	if o.headerSent == len(o.header) && o.bodySent == int(o.frame.Bytes) {
+		o.finish()
+	}
+	return n, err
+}
+
+func (o *outgoing) begin(log *commitlog.Log, f transfer.Frame) error {
+	o.active, o.frame, o.headerSent, o.bodySent = true, f, 0, 0
+	transfer.AppendFrame(o.header[:0], f)
+	if f.Bytes == 0 {
+		return nil
+	}
+	view, err := log.View(f.Offset, f.Offset+int64(f.Bytes))
+	if err != nil {
+		o.active = false
+		return fmt.Errorf("read %d bytes at offset %d for a replica: %w", f.Bytes, f.Offset, err)
+	}
+	o.view = view
+	return nil
+}
+
+// write makes one system call: a small frame goes by one writev, a large one's
+// body by sendfile behind a header that waits for it.
+func (o *outgoing) write(c *reactor.Conn, sendfileMin int) (int, error) {
+	fd, position := -1, int64(0)
+	if o.frame.Bytes > 0 {
+		fd, position = o.view.File()
+	}
+	large := fd >= 0 && int(o.frame.Bytes) >= sendfileMin
+	switch {
+	case large && o.headerSent < len(o.header):
+		o.bufs[0] = o.header[o.headerSent:]
+		return c.WritevMore(o.bufs[:1])
+	case large:
+		return c.Sendfile(fd, position+int64(o.bodySent), int(o.frame.Bytes)-o.bodySent)
+	case o.frame.Bytes == 0:
+		o.bufs[0] = o.header[o.headerSent:]
+		return c.Writev(o.bufs[:1])
+	case o.headerSent < len(o.header):
+		o.bufs[0], o.bufs[1] = o.header[o.headerSent:], o.view.Bytes()
+		return c.Writev(o.bufs[:2])
+	}
+	o.bufs[0] = o.view.Bytes()[o.bodySent:]
+	return c.Writev(o.bufs[:1])
+}
+
+// finish gives the segment back.
+func (o *outgoing) finish() {
+	if o.active && o.frame.Bytes > 0 {
+		o.view.Release()
+		o.view = commitlog.View{}
+	}
+	o.active, o.bufs = false, [2][]byte{}
+}
+
+// due runs when time alone may have changed what the session wants.
+func (r *replica) due() {
+	now := r.host.loop.Now()
+	r.armed = never
+	if err := r.session.Expired(now); err != nil {
+		r.conn.Close(err)
+		return
+	}
+	if !r.blocked {
+		r.send(now)
+		return
+	}
+	r.rearm()
+}
+
+// rearm sets the timer to the session's next deadline. A later deadline than
+// the armed one is left to the timer to find out, so that frames and reports do
+// not set timers.
+func (r *replica) rearm() {
+	if at := r.session.Deadline(r.e.served()); at < r.armed {
+		r.armed = at
+		r.timer.ResetAt(at)
+	}
+}
+
+// status describes the replica. Any goroutine.
+func (r *replica) status(end int64) ReplicaStatus {
+	acked := r.acked.Load()
+	s := ReplicaStatus{
+		Address: r.address.String(), ReplicaID: r.e.identityOf(r.address), Mode: "plain",
+		AckedOffset: acked, LagBytes: max(end-acked, 0), BytesPerSecond: r.rate.perSecond(reactor.Now()),
+	}
+	if s.LagBytes > 0 {
+		s.LagSeconds = (reactor.Now() - time.Duration(r.caughtUp.Load())).Seconds()
+	}
+	s.InSync = s.LagBytes < r.e.opts.MaxLag
+	if s.InSync {
+		s.Reason = fmt.Sprintf("%d bytes behind, less than max-lag %d", s.LagBytes, r.e.opts.MaxLag)
+	} else {
+		s.Reason = fmt.Sprintf("%d bytes behind, max-lag is %d", s.LagBytes, r.e.opts.MaxLag)
+	}
+	return s
+}

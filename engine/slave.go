@@ -1,0 +1,334 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/haengine/haengine/commitlog"
+	"github.com/haengine/haengine/reactor"
+	"github.com/haengine/haengine/transfer"
+)
+
+const (
+	dialTimeout      = time.Second
+	overlapBytes     = 64 << 10
+	receivedPerTurn  = 4 << 20  // bytes a turn of the loop takes from the master at most
+	frameBytesLimit  = 64 << 20 // a larger frame is no RocketMQ master's
+	reasonConnect    = "connect"
+	reasonLost       = "lost"
+	reasonSilence    = "silence"
+	reasonRefused    = "refused"
+	reasonDiverged   = "diverged"
+	reasonProtocol   = "protocol"
+	reasonLogTrouble = "log"
+)
+
+// slave is the connection to the master, one after another (RocketMQ HAClient):
+// dial, report, receive into the segment, acknowledge, reconnect. It carries
+// out what its follower decides. Loop-confined, as all fields unless they say
+// otherwise.
+type slave struct {
+	e        *Engine
+	log      *commitlog.Log
+	loop     *reactor.Loop
+	follower *transfer.Follower
+	backoff  *transfer.Backoff
+	conn     *reactor.Conn // nil between connections
+	timer    *reactor.Timer
+	armed    time.Duration // when timer fires; never when it is not set
+	wake     *reactor.Waker
+	ready    *reactor.Waker
+
+	header      [transfer.FrameHeaderBytes]byte
+	compare     []byte // what comes again of our own end
+	own         []byte // our own bytes beside it
+	iov         [2][]byte
+	unpublished int  // body bytes received past the log's end
+	paused      bool // the next segment is not there yet
+
+	report     [transfer.ReportBytes]byte
+	reportLeft int // bytes of report that the socket had no room for
+
+	broken error // the log's trouble: no further connection
+	over   bool
+
+	shared struct {
+		sync.Mutex
+		state     string
+		address   string
+		lastError string
+	}
+}
+
+func newSlave(e *Engine) *slave {
+	loop := e.group.Next()
+	s := &slave{
+		e: e, log: e.log, loop: loop,
+		backoff: transfer.NewBackoff(rand.Int64N),
+		compare: make([]byte, overlapBytes), own: make([]byte, overlapBytes),
+		follower: transfer.NewFollower(transfer.FollowerConfig{
+			SegmentBytes: e.log.SegmentBytes(), Heartbeat: e.opts.Heartbeat, Housekeeping: e.opts.Housekeeping,
+			OverlapBytes: overlapBytes, FrameBytesLimit: frameBytesLimit,
+		}),
+	}
+	s.timer = loop.NewTimer(s.due)
+	s.wake = loop.NewWaker(func() {
+		if s.conn != nil {
+			s.sendReport(s.loop.Now())
+		}
+	})
+	s.ready = loop.NewWaker(s.resume)
+	s.shared.address, s.shared.state = e.opts.Master, transfer.FollowerConnecting.String()
+	return s
+}
+
+func (s *slave) start() { s.loop.Post(s.dial) }
+
+// stop ends the connection and waits until the loop has let go of the log.
+func (s *slave) stop() {
+	done := make(chan struct{})
+	if !s.loop.Post(func() {
+		s.over = true
+		if s.conn != nil {
+			s.conn.Close(ErrClosed)
+		}
+		s.timer.Stop()
+		close(done)
+	}) {
+		return
+	}
+	<-done
+}
+
+// flushed and segmentReady are told by the log; any goroutine.
+func (s *slave) flushed() {
+	if s.e.opts.Ack == AckFlushed {
+		s.wake.Wake()
+	}
+}
+func (s *slave) segmentReady() { s.ready.Wake() }
+
+// trouble ends replication: what this log holds from here on cannot be trusted.
+// Any goroutine.
+func (s *slave) trouble(err error) {
+	s.loop.Post(func() {
+		s.broken = err
+		if s.conn != nil {
+			s.conn.Close(err)
+		} else {
+			s.note(transfer.FollowerStalled.String(), err)
+		}
+	})
+}
+
+func (s *slave) held() transfer.Range {
+	return transfer.Range{Min: s.log.MinOffset(), End: s.log.EndOffset()}
+}
+
+// acknowledged is what the slave reports of: all it holds, or with --ack
+// flushed what is durable and was checked.
+func (s *slave) acknowledged() transfer.Range {
+	r := s.held()
+	if s.e.opts.Ack == AckFlushed {
+		r.End = min(s.log.FlushedOffset(), s.log.DispatchedOffset())
+	}
+	return r
+}
+
+// dial resolves the master's name anew and tries each address.
+func (s *slave) dial() {
+	if s.over || s.broken != nil {
+		return
+	}
+	go func() {
+		addrs, err := resolve(s.e.opts.Master)
+		s.loop.Post(func() { s.tryNext(addrs, err) })
+	}()
+}
+
+func resolve(master string) ([]netip.AddrPort, error) {
+	host, port, err := net.SplitHostPort(master)
+	if err != nil {
+		return nil, err
+	}
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return nil, fmt.Errorf("port %q: %w", port, err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, err
+	}
+	addrs := make([]netip.AddrPort, len(ips))
+	for i, ip := range ips {
+		addrs[i] = netip.AddrPortFrom(ip.Unmap(), uint16(number))
+	}
+	return addrs, nil
+}
+
+func (s *slave) tryNext(addrs []netip.AddrPort, err error) {
+	if s.over || s.broken != nil {
+		return
+	}
+	if err == nil && len(addrs) == 0 {
+		err = errors.New("the name has no address")
+	}
+	if err != nil || len(addrs) == 0 {
+		s.lost(fmt.Errorf("connect to master %s: %w", s.e.opts.Master, err), reasonConnect)
+		return
+	}
+	s.loop.Dial(addrs[0], s.e.socketOptions(), dialTimeout, func(c *reactor.Conn, err error) reactor.Handler {
+		if err != nil {
+			if len(addrs) > 1 {
+				s.tryNext(addrs[1:], nil)
+				return nil
+			}
+			s.tryNext(nil, err)
+			return nil
+		}
+		if s.over || s.broken != nil {
+			return nil
+		}
+		s.connected(c)
+		return s
+	})
+}
+
+func (s *slave) connected(c *reactor.Conn) {
+	now := s.loop.Now()
+	s.conn, s.paused, s.reportLeft = c, false, 0
+	s.armed = never
+	first := s.follower.Begin(s.held(), now)
+	s.writeReport(first, now)
+	s.rearm()
+}
+
+// sendReport sends a report if one is due and the last one is out.
+func (s *slave) sendReport(now time.Duration) {
+	if s.conn == nil || s.reportLeft > 0 {
+		return
+	}
+	if offset, due := s.follower.NextReport(s.acknowledged(), now); due {
+		s.writeReport(offset, now)
+	}
+}
+
+func (s *slave) writeReport(offset int64, now time.Duration) {
+	transfer.AppendReport(s.report[:0], offset)
+	s.reportLeft = len(s.report)
+	s.follower.Reported(offset, now)
+	s.flushReport()
+}
+
+func (s *slave) flushReport() {
+	s.iov[0] = s.report[len(s.report)-s.reportLeft:]
+	n, err := s.conn.Writev(s.iov[:1])
+	s.reportLeft -= max(n, 0)
+	if err != nil && !errors.Is(err, reactor.ErrWouldBlock) {
+		s.conn.Close(err)
+		return
+	}
+	s.conn.WantWrite(s.reportLeft > 0)
+}
+
+// Writable goes on with a report that the socket had no room for.
+func (s *slave) Writable(*reactor.Conn) {
+	if s.reportLeft > 0 {
+		s.flushReport()
+	}
+	if s.reportLeft == 0 {
+		s.sendReport(s.loop.Now())
+	}
+}
+
+// Closed zeroes what was received past the published end, before anyone is told
+// an offset, and plans the next dial.
+func (s *slave) Closed(_ *reactor.Conn, err error) {
+	s.conn = nil
+	if s.unpublished > 0 {
+		if derr := s.log.Discard(s.unpublished); derr != nil {
+			s.e.opts.Logger.Error("bytes received past the end could not be zeroed", "error", derr)
+		}
+		s.unpublished = 0
+	}
+	s.follower.Ended(err, s.loop.Now())
+	if s.over {
+		return
+	}
+	if s.broken != nil {
+		s.e.opts.Metrics.Reconnect(reasonLogTrouble)
+		s.note(transfer.FollowerStalled.String(), s.broken)
+		return
+	}
+	s.lost(err, s.reasonOf(err))
+}
+
+func (s *slave) reasonOf(err error) string {
+	var frame *transfer.FrameError
+	switch {
+	case errors.Is(err, transfer.ErrDiverged):
+		return reasonDiverged
+	case errors.Is(err, transfer.ErrSilent):
+		return reasonSilence
+	case errors.As(err, &frame):
+		return reasonProtocol
+	case errors.Is(err, commitlog.ErrReadOnly), errors.Is(err, commitlog.ErrCorrupt), errors.Is(err, commitlog.ErrSegmentUnavailable):
+		return reasonLogTrouble
+	case s.follower.State() == transfer.FollowerRefused, errors.Is(err, transfer.ErrFirstSegmentGone):
+		return reasonRefused
+	}
+	return reasonLost
+}
+
+// lost plans the next dial: soon after a loss, later after a refusal.
+func (s *slave) lost(err error, reason string) {
+	wait := time.Duration(0)
+	if state := s.follower.State(); state == transfer.FollowerDiverged || state == transfer.FollowerRefused || reason == reasonLogTrouble {
+		wait = s.backoff.Refused()
+	} else {
+		wait = s.backoff.Lost()
+	}
+	s.e.opts.Metrics.Reconnect(reason)
+	s.e.steady.warn("master-"+reason, "connection to the master ended; it is tried again",
+		"master", s.e.opts.Master, "state", s.follower.State().String(), "reason", reasonOf(err), "end_offset", s.log.EndOffset())
+	s.note(s.follower.State().String(), err)
+	s.armed = s.loop.Now() + wait
+	s.timer.ResetAt(s.armed)
+}
+
+// due runs when time alone may have changed something: the connection's
+// deadlines, or the next dial's time.
+func (s *slave) due() {
+	s.armed = never
+	if s.conn == nil {
+		s.dial()
+		return
+	}
+	now := s.loop.Now()
+	if err := s.follower.Expired(now); err != nil {
+		s.conn.Close(err)
+		return
+	}
+	s.noteState()
+	s.sendReport(now)
+	s.rearm()
+}
+
+func (s *slave) rearm() {
+	if s.conn == nil {
+		return
+	}
+	if at := s.follower.Deadline(); at < s.armed {
+		s.armed = at
+		s.timer.ResetAt(at)
+	}
+}

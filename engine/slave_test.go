@@ -1,0 +1,326 @@
+package engine
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/haengine/haengine/transfer"
+)
+
+// rawMaster accepts slaves and lets the test speak to each.
+type rawMaster struct {
+	net.Listener
+	accepted atomic.Int64
+}
+
+// listenRaw serves each connection with serve in a goroutine of its own, which
+// ends with the test.
+func listenRaw(t testing.TB, serve func(n int64, c net.Conn)) *rawMaster {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &rawMaster{Listener: l}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			n := m.accepted.Add(1)
+			_ = c.SetDeadline(time.Now().Add(testTimeout))
+			serve(n, c)
+			c.Close()
+		}
+	}()
+	t.Cleanup(func() { l.Close(); <-done })
+	return m
+}
+
+func slaveOf(t testing.TB, m *rawMaster, o Options) *Engine {
+	t.Helper()
+	o.Role, o.Master = Slave, m.Addr().String()
+	return open(t, o)
+}
+
+func readReport(c net.Conn) (int64, error) {
+	var b [8]byte
+	_, err := io.ReadFull(c, b[:])
+	return int64(binary.BigEndian.Uint64(b[:])), err
+}
+
+func header(offset int64, size int32) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, uint64(offset)), uint32(size))
+}
+
+// recordsOf makes a log of n records with a master of its own.
+func recordsOf(t testing.TB, n int) []byte {
+	t.Helper()
+	m := open(t, Options{})
+	for i := range n {
+		mustPut(t, m, message("t", int32(i%3), strings.Repeat("b", i%700)))
+	}
+	b := make([]byte, m.log.EndOffset())
+	if _, err := m.log.ReadAt(b, 0); err != nil {
+		t.Fatal(err)
+	}
+	shut(t, m)
+	return b
+}
+
+func TestFramesCutAtAnyByteGiveTheSameLog(t *testing.T) {
+	log := recordsOf(t, 50)
+	var stream []byte
+	for at := 1; at < len(log); {
+		n := min(333, len(log)-at)
+		stream = append(append(stream, header(int64(at), int32(n))...), log[at:at+n]...)
+		at += n
+	}
+	for _, step := range []int{1, 7, 11, 12, 13, 345, 346, len(stream)} {
+		t.Run(fmt.Sprint("pieces of ", step), func(t *testing.T) {
+			m := listenRaw(t, func(_ int64, c net.Conn) {
+				if r, err := readReport(c); err != nil || r != 1 {
+					t.Errorf("first report %d, %v", r, err)
+					return
+				}
+				for at := 0; at < len(stream); at += step {
+					if _, err := c.Write(stream[at:min(at+step, len(stream))]); err != nil {
+						return
+					}
+				}
+				for last := int64(0); last < int64(len(log)); {
+					r, err := readReport(c)
+					if err != nil {
+						t.Errorf("last report %d, want %d: %v", last, len(log), err)
+						return
+					}
+					last = r
+				}
+			})
+			s := slaveOf(t, m, Options{})
+			if err := s.WaitFor(context20(t), int64(len(log))); err != nil {
+				t.Fatal(err)
+			}
+			got := make([]byte, len(log))
+			if _, err := s.log.ReadAt(got, 0); err != nil || string(got) != string(log) {
+				t.Fatalf("the slave's log differs: %v", err)
+			}
+			eventually(t, "all queued", func() bool { return s.log.DispatchedOffset() == int64(len(log)) })
+		})
+	}
+}
+
+func TestBadFramesCloseTheConnectionAndKeepTheLog(t *testing.T) {
+	log := recordsOf(t, 5)
+	whole := append(header(1, int32(len(log)-1)), log[1:]...)
+	end := int64(len(log))
+	cases := []struct {
+		name   string
+		frame  []byte
+		reason string
+	}{
+		{"negative size", header(end, -1), "-1 bytes"},
+		{"huge size", header(end, 0x7fffffff), "2147483647 bytes"},
+		{"offset beyond our end", header(end+1, 4), "offset"},
+		{"offset before our end", header(end-1, 4), "offset"},
+		{"body past our segment", header(end, 2<<20), "segment"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			m := listenRaw(t, func(n int64, conn net.Conn) {
+				if _, err := readReport(conn); err != nil {
+					return
+				}
+				if n == 1 {
+					_, _ = conn.Write(whole)
+				} else {
+					first := max(end-overlapBytes, 1)
+					_, _ = conn.Write(append(header(first, int32(end-first)), log[first:]...))
+				}
+				_, _ = conn.Write(c.frame)
+				_, _ = io.Copy(io.Discard, conn)
+			})
+			s := slaveOf(t, m, Options{})
+			eventually(t, "refused", func() bool { return s.Status().Master.State == transfer.FollowerRefused.String() })
+			if st := s.Status(); st.MaxOffset != end || !strings.Contains(st.Master.LastError, c.reason) {
+				t.Fatalf("log ends at %d, want %d; last error %q", st.MaxOffset, end, st.Master.LastError)
+			}
+			// It tries again, later each time, and does not spin.
+			before, start := cpuTime(), m.accepted.Load()
+			eventually(t, "tried again", func() bool { return m.accepted.Load() > start })
+			if used := cpuTime() - before; used > time.Second {
+				t.Fatalf("%v of CPU between two tries", used)
+			}
+		})
+	}
+}
+
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func TestDivergedMasterOfEqualLengthIsFoundBeforeAnythingIsStored(t *testing.T) {
+	log := recordsOf(t, 20)
+	end := len(log)
+	m := listenRaw(t, func(n int64, c net.Conn) {
+		first, err := readReport(c)
+		if err != nil {
+			return
+		}
+		send := append([]byte(nil), log...)
+		if n > 1 {
+			send[end-5] ^= 0xff
+			send = append(send, log[:100]...)
+		}
+		_, _ = c.Write(append(header(first, int32(len(send)-int(first))), send[first:]...))
+		if n == 1 {
+			for r := int64(0); r < int64(end); {
+				if r, err = readReport(c); err != nil {
+					return
+				}
+			}
+			return
+		}
+		_, _ = io.Copy(io.Discard, c)
+	})
+	s := slaveOf(t, m, Options{})
+	eventually(t, "diverged", func() bool { return s.Status().Master.State == transfer.FollowerDiverged.String() })
+	st := s.Status()
+	if st.MaxOffset != int64(end) || !strings.Contains(st.Master.LastError, fmt.Sprint(end-5)) {
+		t.Fatalf("log ends at %d, want %d; last error %q should name offset %d", st.MaxOffset, end, st.Master.LastError, end-5)
+	}
+}
+
+func TestMasterBehindItsSlaveStallsIt(t *testing.T) {
+	m := openMaster(t, Options{})
+	for range 50 {
+		mustPut(t, m, message("t", 0, "body"))
+	}
+	dir := t.TempDir()
+	s := openSlave(t, m, Options{Store: dir})
+	if err := s.WaitFor(context20(t), m.log.EndOffset()); err != nil {
+		t.Fatal(err)
+	}
+	end := s.log.EndOffset()
+	shut(t, s)
+	shut(t, m)
+
+	shorter := openMaster(t, Options{Heartbeat: 50 * time.Millisecond, Housekeeping: time.Second})
+	mustPut(t, shorter, message("t", 0, "another history"))
+	s2 := openSlave(t, shorter, Options{Store: dir, Heartbeat: 50 * time.Millisecond, Housekeeping: time.Second})
+	eventually(t, "not followed", func() bool {
+		switch s2.Status().Master.State {
+		case "stalled", "refused", "diverged":
+			return true
+		}
+		return false
+	})
+	if s2.log.EndOffset() != end {
+		t.Fatal("the slave's log changed")
+	}
+}
+
+func TestCascadeServesWholeRecordsOnly(t *testing.T) {
+	m := openMaster(t, Options{SegmentBytes: 64 << 10})
+	middle := openSlave(t, m, Options{HAListen: "127.0.0.1:0", SegmentBytes: 64 << 10})
+	last := openSlave(t, middle, Options{SegmentBytes: 64 << 10})
+	for i := range 400 {
+		mustPut(t, m, message("t", int32(i%4), strings.Repeat("x", i*5)))
+	}
+	for _, s := range []*Engine{middle, last} {
+		if err := s.WaitFor(context20(t), m.log.EndOffset()); err != nil {
+			t.Fatalf("%v: %+v", err, s.Status().Master)
+		}
+		sameLog(t, m, s)
+	}
+}
+
+func TestSlaveGoesOnAfterTheMasterWasRestarted(t *testing.T) {
+	dir := t.TempDir()
+	m := openMaster(t, Options{Store: dir, Role: SyncMaster})
+	addr := m.HAAddr().String()
+	s := openSlave(t, m, Options{})
+	waitReplicas(t, m, 1)
+	for range 3 {
+		for range 20 {
+			mustPut(t, m, message("t", 0, strings.Repeat("x", 5000)))
+		}
+		shut(t, m)
+		m = openMaster(t, Options{Store: dir, Role: SyncMaster, HAListen: addr})
+		waitReplicas(t, m, 1)
+	}
+	r := mustPut(t, m, message("t", 0, "x"))
+	if r.QueueOffset != 60 {
+		t.Fatalf("queue offset %d after restarts, want 60", r.QueueOffset)
+	}
+	if err := s.WaitFor(context20(t), r.EndOffset); err != nil {
+		t.Fatal(err)
+	}
+	sameLog(t, m, s)
+}
+
+func TestAcknowledgementOfFlushedBytesIsDurable(t *testing.T) {
+	m := openMaster(t, Options{Role: SyncMaster})
+	s := openSlave(t, m, Options{Ack: AckFlushed, FlushInterval: time.Hour, FlushThorough: time.Hour})
+	waitReplicas(t, m, 1)
+	for i := range 50 {
+		r := mustPut(t, m, message("t", 0, strings.Repeat("x", i*100)))
+		if f := s.log.FlushedOffset(); f < r.EndOffset {
+			t.Fatalf("acknowledged %d, only %d is durable there", r.EndOffset, f)
+		}
+	}
+}
+
+func TestIdlePairKeepsItsConnection(t *testing.T) {
+	m := openMaster(t, Options{Heartbeat: 20 * time.Millisecond, Housekeeping: 100 * time.Millisecond})
+	events, cancel := m.Subscribe(100)
+	defer cancel()
+	s := openSlave(t, m, Options{Heartbeat: 20 * time.Millisecond, Housekeeping: 100 * time.Millisecond})
+	mustPut(t, m, message("t", 0, "x"))
+	waitReplicas(t, m, 1)
+	if err := s.WaitFor(context20(t), m.log.EndOffset()); err != nil {
+		t.Fatal(err)
+	}
+	quiet := time.After(time.Second) // ten times the limit after which silence would end it
+	for {
+		select {
+		case e := <-events:
+			if e.Kind == ReplicaLeft {
+				t.Fatalf("an idle replica was dropped: %v", e.Err)
+			}
+		case <-quiet:
+			return
+		}
+	}
+}
+
+func TestSilentMasterIsNoticedAndRedialled(t *testing.T) {
+	log := recordsOf(t, 3)
+	m := listenRaw(t, func(n int64, c net.Conn) {
+		first, err := readReport(c)
+		if err != nil {
+			return
+		}
+		_, _ = c.Write(append(header(first, int32(len(log)-int(first))), log[first:]...))
+		_, _ = io.Copy(io.Discard, c) // and never a byte again
+	})
+	s := slaveOf(t, m, Options{Heartbeat: 20 * time.Millisecond, Housekeeping: 200 * time.Millisecond})
+	eventually(t, "redialled", func() bool { return m.accepted.Load() >= 3 })
+	if end := s.log.EndOffset(); end != int64(len(log)) {
+		t.Fatalf("log ends at %d, want %d", end, len(log))
+	}
+}

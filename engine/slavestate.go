@@ -1,0 +1,48 @@
+package engine
+
+import (
+	"errors"
+
+	"github.com/haengine/haengine/transfer"
+)
+
+// noteState publishes the follower's state when it has changed.
+func (s *slave) noteState() {
+	state := s.follower.State()
+	if s.conn == nil || state.String() == s.shared.state { // only this loop writes it
+		return
+	}
+	if state == transfer.FollowerTransferring {
+		for _, reason := range []string{reasonConnect, reasonLost, reasonSilence, reasonRefused, reasonDiverged, reasonProtocol} {
+			s.e.steady.over("master-" + reason)
+		}
+		s.e.opts.Logger.Info("following the master", "master", s.e.opts.Master, "end_offset", s.log.EndOffset())
+		s.note(state.String(), nil)
+		return
+	}
+	err := errors.New(s.follower.Reason())
+	if state == transfer.FollowerStalled {
+		s.e.steady.warn("master-stalled", "replication is stalled", "master", s.e.opts.Master, "reason", err.Error())
+	}
+	s.note(state.String(), err)
+}
+
+func (s *slave) note(state string, err error) {
+	s.shared.Lock()
+	changed := s.shared.state != state
+	s.shared.state = state
+	if err != nil {
+		s.shared.lastError = reasonOf(err)
+	}
+	s.shared.Unlock()
+	if changed {
+		s.e.events.send(Event{Kind: MasterChanged, Master: state, Offset: s.log.EndOffset(), Err: err})
+	}
+}
+
+// status describes the master as seen from here. Any goroutine.
+func (s *slave) status() MasterStatus {
+	s.shared.Lock()
+	defer s.shared.Unlock()
+	return MasterStatus{Address: s.shared.address, State: s.shared.state, Mode: "plain", LastError: s.shared.lastError}
+}

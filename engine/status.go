@@ -1,0 +1,68 @@
+package engine
+
+// State is what a node can do now.
+type State uint8
+
+// StateRecovering: Open has not returned. StateServing: all is well.
+// StateReadOnly: damage or a failed fsync; puts are refused until a restart.
+// StateStopping: Close was called.
+const (
+	StateRecovering State = iota
+	StateServing
+	StateReadOnly
+	StateStopping
+)
+
+var stateNames = names{"recovering", "serving", "read-only", "stopping"}
+
+// String is the state's name in status and metrics.
+func (s State) String() string { return stateNames.of(int(s)) }
+
+// MarshalText writes the state's name.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Status is a node at one moment. Its JSON is the answer of /status.
+type Status struct {
+	Role            Role            `json:"role"`
+	State           State           `json:"state"`
+	Reason          string          `json:"reason,omitempty"` // a sentence: why it is not serving
+	Epoch           int64           `json:"epoch"`            // 0: no epochs are kept
+	MinOffset       int64           `json:"min_offset"`
+	MaxOffset       int64           `json:"max_offset"`
+	FlushedOffset   int64           `json:"flushed_offset"`
+	ConfirmedOffset int64           `json:"confirmed_offset"`
+	QueuedOffset    int64           `json:"queued_offset"` // through which all records are in their consume queues
+	SegmentBytes    int64           `json:"segment_bytes"`
+	Segments        int             `json:"segments"`
+	Waiters         int             `json:"waiters"`
+	HAListen        string          `json:"ha_listen,omitempty"`
+	ClusterID       string          `json:"cluster_id"`
+	ReplicaID       string          `json:"replica_id"`
+	Replicas        []ReplicaStatus `json:"replicas"`
+	Master          *MasterStatus   `json:"master,omitempty"`
+}
+
+// ReplicaStatus is a connected peer that made a valid first report.
+type ReplicaStatus struct {
+	Address        string  `json:"address"`
+	ReplicaID      string  `json:"replica_id"`
+	Mode           string  `json:"mode"`
+	AckedOffset    int64   `json:"acked_offset"` // received there
+	FlushedOffset  *int64  `json:"flushed_offset"`
+	LagBytes       int64   `json:"lag_bytes"`
+	LagSeconds     float64 `json:"lag_seconds"` // since it last held all that there was; 0 when it does
+	BytesPerSecond float64 `json:"bytes_per_second"`
+	InSync         bool    `json:"in_sync"`
+	Reason         string  `json:"reason"`
+}
+
+// MasterStatus is the master as its slave sees it.
+type MasterStatus struct {
+	Address    string   `json:"address"`
+	State      string   `json:"state"` // connecting, negotiating, transferring, stalled, diverged, refused
+	Mode       string   `json:"mode"`
+	MaxOffset  *int64   `json:"max_offset"` // null in plain mode, as both lags: the wire does not carry it
+	LagBytes   *int64   `json:"lag_bytes"`
+	LagSeconds *float64 `json:"lag_seconds"`
+	LastError  string   `json:"last_error"`
+}

@@ -1,0 +1,58 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+)
+
+// Status describes the node now. Any goroutine; it locks nothing that a put or
+// a loop needs for long.
+func (e *Engine) Status() Status {
+	info := e.log.Info()
+	s := Status{
+		Role: e.opts.Role, MinOffset: e.log.MinOffset(), MaxOffset: e.log.EndOffset(),
+		FlushedOffset: e.log.FlushedOffset(), ConfirmedOffset: e.ConfirmedOffset(), QueuedOffset: e.log.DispatchedOffset(),
+		SegmentBytes: e.log.SegmentBytes(), Segments: info.Segments, Waiters: e.rings.waiting(),
+		ClusterID: e.id.ClusterID, ReplicaID: e.id.ReplicaID, Replicas: []ReplicaStatus{},
+	}
+	s.State, s.Reason = e.state()
+	if e.master != nil {
+		s.HAListen = e.master.listener.Addr().String()
+		end := e.served().End
+		for _, r := range e.master.list() {
+			s.Replicas = append(s.Replicas, r.status(end))
+		}
+		sort.Slice(s.Replicas, func(i, k int) bool { return s.Replicas[i].Address < s.Replicas[k].Address })
+	}
+	if e.slave != nil {
+		m := e.slave.status()
+		s.Master = &m
+	}
+	return s
+}
+
+func (e *Engine) state() (State, string) {
+	if e.closed.Load() {
+		return StateStopping, "the node is stopping"
+	}
+	if err := e.log.Writable(); err != nil {
+		return StateReadOnly, err.Error()
+	}
+	return StateServing, ""
+}
+
+// Ready tells whether the node can do its job: nil, or why not. A master must be
+// writable; a slave must be transferring.
+func (e *Engine) Ready() error {
+	if state, why := e.state(); state != StateServing {
+		return fmt.Errorf("%s: %s", state, why)
+	}
+	if e.slave == nil {
+		return nil
+	}
+	if m := e.slave.status(); m.State != "transferring" {
+		return fmt.Errorf("master %s: %s: %w", m.Address, m.State, errors.New(m.LastError))
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+package interop;
+
+import com.alibaba.fastjson2.JSON;
+import com.alibaba.fastjson2.JSONWriter;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.LinkedHashMap;
+import java.util.Map;
+
+/** Standard output: one JSON object a line, flushed. */
+final class Output {
+    private Output() { }
+
+    /** Makes a map that keeps the order of names and values in turn. */
+    static Map<String, Object> map(Object... pairs) {
+        Map<String, Object> map = new LinkedHashMap<>();
+        for (int i = 0; i < pairs.length; i += 2) map.put((String) pairs[i], pairs[i + 1]);
+        return map;
+    }
+
+    static synchronized void line(Map<String, Object> map) {
+        System.out.println(JSON.toJSONString(map, JSONWriter.Feature.WriteMapNullValue));
+        System.out.flush();
+    }
+
+    static double milliseconds(long nanoseconds) {
+        return Math.round(nanoseconds / 1e5) / 10.0;
+    }
+
+    /** Adds what this process uses: memory in bytes, threads, CPU seconds since its start. */
+    static Map<String, Object> withProcess(Map<String, Object> map) throws Exception {
+        for (String line : Files.readAllLines(Path.of("/proc/self/status"))) {
+            String[] words = line.split("\\s+");
+            switch (words[0]) {
+                case "VmRSS:" -> map.put("resident_bytes", Long.parseLong(words[1]) * 1024);
+                case "RssAnon:" -> map.put("anonymous_bytes", Long.parseLong(words[1]) * 1024);
+                case "Threads:" -> map.put("threads", Integer.parseInt(words[1]));
+                default -> { }
+            }
+        }
+        map.put("cpu_seconds", cpuSeconds());
+        return map;
+    }
+
+    static double cpuSeconds() throws Exception {
+        String stat = Files.readString(Path.of("/proc/self/stat"));
+        // The name in parentheses may hold anything; times are in units of 1/100 s.
+        String[] fields = stat.substring(stat.lastIndexOf(')') + 2).split(" ");
+        return (Long.parseLong(fields[11]) + Long.parseLong(fields[12])) / 100.0;
+    }
+}

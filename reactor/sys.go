@@ -1,0 +1,114 @@
+package reactor
+
+import (
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxVectors is how many buffers one readv or writev takes; the kernel's
+// limit is 1,024.
+const maxVectors = 64
+
+// vectors is the scratch memory of a loop's vectored calls. They are not
+// those of x/sys because these allocate nothing, and because sendmsg raises
+// no SIGPIPE in the program that embeds this. Loop-confined.
+type vectors struct {
+	iov    [maxVectors]unix.Iovec
+	msg    unix.Msghdr
+	offset int64 // of sendfile
+}
+
+// load points the vectors at the buffers that are not empty, at most
+// maxVectors of them, and returns their number.
+func (v *vectors) load(bufs [][]byte) int {
+	n := 0
+	for _, b := range bufs {
+		if len(b) == 0 {
+			continue
+		}
+		if n == maxVectors {
+			break
+		}
+		v.iov[n].Base = &b[0]
+		v.iov[n].SetLen(len(b))
+		n++
+	}
+	return n
+}
+
+// read is readv(2) into what was loaded.
+func (v *vectors) read(fd, count int) (int, unix.Errno) {
+	for {
+		n, _, errno := unix.Syscall(unix.SYS_READV, uintptr(fd), uintptr(unsafe.Pointer(&v.iov[0])), uintptr(count))
+		if errno == unix.EINTR {
+			continue
+		}
+		clear(v.iov[:count]) // keeps no buffer alive
+		return int(n), errno
+	}
+}
+
+// send is sendmsg(2) of what was loaded.
+func (v *vectors) send(fd, count, flags int) (int, unix.Errno) {
+	v.msg.Iov = &v.iov[0]
+	v.msg.SetIovlen(count)
+	for {
+		n, _, errno := unix.Syscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&v.msg)), uintptr(flags|unix.MSG_NOSIGNAL))
+		if errno == unix.EINTR {
+			continue
+		}
+		clear(v.iov[:count])
+		return int(n), errno
+	}
+}
+
+// sendFile is sendfile(2), which leaves the file's own position alone.
+func (v *vectors) sendFile(to, from int, offset int64, n int) (int, unix.Errno) {
+	for {
+		v.offset = offset
+		sent, err := unix.Sendfile(to, from, &v.offset, n)
+		errno := errnoOf(err)
+		if errno == unix.EINTR {
+			continue
+		}
+		return sent, errno
+	}
+}
+
+// discard drops up to a MiB of what was received, without copying it: on a
+// TCP socket MSG_TRUNC throws the bytes away.
+func discard(fd int) (int, unix.Errno) {
+	for {
+		n, _, errno := unix.Syscall6(unix.SYS_RECVFROM, uintptr(fd), 0, 1<<20, unix.MSG_TRUNC|unix.MSG_DONTWAIT, 0, 0)
+		if errno == unix.EINTR {
+			continue
+		}
+		return int(n), errno
+	}
+}
+
+// errnoOf returns the error number in err, which comes from x/sys; 0 for nil.
+func errnoOf(err error) unix.Errno {
+	if err == nil {
+		return 0
+	}
+	// Straight from the call, so not wrapped; errors.As would allocate for
+	// each socket that is full.
+	errno, ok := err.(unix.Errno) //nolint:errorlint // see above
+	if !ok {
+		return unix.EIO
+	}
+	return errno
+}
+
+// pinThread binds the calling thread to one CPU.
+func pinThread(cpu int) error {
+	var set unix.CPUSet
+	set.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		return fmt.Errorf("pin to CPU %d: %w", cpu, err)
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+package reactor
+
+import (
+	"encoding/binary"
+	"errors"
+	"runtime"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// Waker runs one function on its loop when woken. After Wake the function
+// runs at least once more, however many wakes came together.
+type Waker struct {
+	loop   *Loop
+	fn     func()
+	queued atomic.Bool // in the loop's list, or about to be
+	next   *Waker      // belongs to whoever set queued, until the loop clears it
+}
+
+// NewWaker makes a waker that runs fn on the loop. Any goroutine.
+func (l *Loop) NewWaker(fn func()) *Waker { return &Waker{loop: l, fn: fn} }
+
+// Wake has the function run on the loop soon. What the caller did before is
+// seen by it. It allocates nothing and, while an earlier wake is still
+// waiting, costs one load. Once the loop is closed it does nothing. Any
+// goroutine.
+func (w *Waker) Wake() {
+	if w.queued.Load() || !w.queued.CompareAndSwap(false, true) {
+		return
+	}
+	l := w.loop
+	for {
+		head := l.woken.Load()
+		w.next = head
+		if l.woken.CompareAndSwap(head, w) {
+			break
+		}
+	}
+	l.signal.send()
+}
+
+// runWakers runs a list of wakers, oldest first.
+func runWakers(last *Waker) {
+	var first *Waker
+	for w := last; w != nil; {
+		w.next, first, w = first, w, w.next
+	}
+	for w := first; w != nil; {
+		next := w.next
+		w.next = nil
+		// Cleared before the function runs: a wake from here on is about
+		// something that the function may not see.
+		w.queued.Store(false)
+		w.fn()
+		w = next
+	}
+}
+
+// signalOne is what is written to an eventfd.
+var signalOne = binary.NativeEndian.AppendUint64(nil, 1)
+
+// signal gets a blocked loop out of epoll_wait, with one write for all that
+// ask until the loop has looked.
+//
+// An eventfd of our own, rather than netpoll's Trigger, because that one
+// allocates a queue node at each call. It is edge triggered: no read is
+// needed to silence it.
+type signal struct {
+	watch
+	loop    *Loop
+	fd      int
+	handled uint64      // writes whose event was handled; the loop's
+	raised  atomic.Bool // a write is on its way, or its event is not handled yet
+	// spinning is set by the loop while it polls without blocking and looks
+	// at the queues in each turn: nobody needs to write then.
+	spinning atomic.Bool
+}
+
+func (s *signal) open(l *Loop) error {
+	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
+	if err != nil {
+		return &OpError{Op: "eventfd", Err: err}
+	}
+	s.loop, s.fd = l, fd
+	l.poller.attach(&s.watch, fd, s)
+	return l.poller.watch(&s.watch, watchEdge)
+}
+
+// send makes sure that the loop looks at its queues after this call. Any
+// goroutine.
+func (s *signal) send() {
+	if s.spinning.Load() || s.raised.Load() || !s.raised.CompareAndSwap(false, true) {
+		return
+	}
+	for {
+		// The counter would overflow, and the write fail, after 2^64 wakes.
+		if _, err := unix.Write(s.fd, signalOne); !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+func (s *signal) ready(uint32) {
+	s.handled++
+	// Lowered before the queues are looked at: who adds after the look
+	// writes again.
+	s.raised.Store(false)
+	if s.loop.runPosted() {
+		s.loop.active()
+	}
+}
+
+func (s *signal) abandon(error) {}
+
+// retire returns when nobody will write to the eventfd any more, so that it
+// can be closed without a late waker hitting a stranger's descriptor. The
+// posted queue is closed, so only a few senders can be under way.
+func (s *signal) retire() {
+	written := uint64(0)
+	for !s.raised.CompareAndSwap(false, true) {
+		// Somebody raised it and writes. All writes since the start are still
+		// in the counter.
+		var buf [8]byte
+		if n, err := unix.Read(s.fd, buf[:]); err == nil && n == len(buf) {
+			written += binary.NativeEndian.Uint64(buf[:])
+		}
+		if written > s.handled {
+			return // raised stays set
+		}
+		runtime.Gosched()
+	}
+}
