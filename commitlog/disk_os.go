@@ -13,21 +13,31 @@ import (
 )
 
 // osDisk is the operating system's Disk. It has no state.
-type osDisk struct{}
+type osDisk struct {
+	fallocate fallocate
+}
+
+// fallocate is the system call of that name; tests put others in its place, as
+// file systems do.
+type fallocate func(fd int, mode uint32, off, n int64) error
 
 // OSDisk returns the operating system's file system.
-func OSDisk() Disk { return osDisk{} }
+func OSDisk() Disk { return osDisk{fallocate: unix.Fallocate} }
 
-func (osDisk) Open(path string, write bool) (File, error) {
+func (d osDisk) Open(path string, write bool) (File, error) {
 	// O_NONBLOCK keeps a FIFO with a segment's name from hanging the open.
 	flags := os.O_RDONLY | unix.O_NONBLOCK
 	if write {
 		flags = os.O_RDWR | unix.O_NONBLOCK
 	}
-	return openOS(path, flags)
+	f, err := d.open(path, flags)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
 }
 
-func openOS(path string, flags int) (*osFile, error) {
+func (d osDisk) open(path string, flags int) (*osFile, error) {
 	for {
 		fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0o644)
 		if errors.Is(err, unix.EINTR) {
@@ -36,12 +46,12 @@ func openOS(path string, flags int) (*osFile, error) {
 		if err != nil {
 			return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 		}
-		return &osFile{fd: fd, path: path}, nil
+		return &osFile{fd: fd, path: path, fallocate: d.fallocate}, nil
 	}
 }
 
-func (osDisk) Create(path string, size int64) (File, error) {
-	f, err := openOS(path, os.O_RDWR|os.O_CREATE|os.O_EXCL)
+func (d osDisk) Create(path string, size int64) (File, error) {
+	f, err := d.open(path, os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return nil, err
 	}
@@ -112,8 +122,8 @@ func (osDisk) Rename(from, to string) error { return os.Rename(from, to) }
 
 func (osDisk) Remove(path string) error { return os.Remove(path) }
 
-func (osDisk) SyncDir(path string) error {
-	f, err := openOS(path, os.O_RDONLY|unix.O_DIRECTORY)
+func (d osDisk) SyncDir(path string) error {
+	f, err := d.open(path, os.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
@@ -132,7 +142,7 @@ func (osDisk) Usage(dir string) (used, total int64, err error) {
 // Lock writes nothing into a lock file that exists: its time tells when a
 // RocketMQ broker started last (see hint.go).
 func (d osDisk) Lock(path string) (io.Closer, error) {
-	f, err := openOS(path, os.O_RDWR|os.O_CREATE)
+	f, err := d.open(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +175,7 @@ const temporarySuffix = ".tmp"
 
 func (d osDisk) WriteFileAtomic(path string, data []byte) error {
 	temp := path + temporarySuffix
-	f, err := openOS(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
+	f, err := d.open(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
 	if err != nil {
 		return err
 	}
@@ -186,6 +196,7 @@ func (d osDisk) WriteFileAtomic(path string, data []byte) error {
 type osFile struct {
 	fd         int
 	path       string
+	fallocate  fallocate
 	mapped     []byte
 	allocation Allocation
 }
@@ -255,7 +266,7 @@ func noFallocate(err error) bool {
 }
 
 func (f *osFile) Allocate(off, n int64) error {
-	err := retryPath("fallocate", f.path, func() error { return unix.Fallocate(f.fd, 0, off, n) })
+	err := retryPath("fallocate", f.path, func() error { return f.fallocate(f.fd, 0, off, n) })
 	if err == nil {
 		f.allocation = AllocationReserved
 		return nil
@@ -305,7 +316,7 @@ func (f *osFile) Zero(off, n int64) error {
 		return nil
 	}
 	err := retryPath("zero range", f.path, func() error {
-		return unix.Fallocate(f.fd, unix.FALLOC_FL_ZERO_RANGE, off, n)
+		return f.fallocate(f.fd, unix.FALLOC_FL_ZERO_RANGE, off, n)
 	})
 	if err != nil && noFallocate(err) {
 		return f.writeZeros(off, n)

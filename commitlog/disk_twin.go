@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -124,113 +123,6 @@ func (t *Twin) SetCapacity(bytes int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.capacity = bytes
-}
-
-// Crash cuts the power and restores it: handles, mappings and locks are dead,
-// and of what was not synced some is there and some is not.
-func (t *Twin) Crash() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.life++
-	t.offAt = 0
-	t.locks = map[string]*twinLock{}
-	t.crashNamesLocked()
-	for _, n := range t.nodesLocked() {
-		n.crash(t.rng)
-	}
-	t.live = maps.Clone(t.durable)
-}
-
-// crashNamesLocked decides for each name that was not synced.
-func (t *Twin) crashNamesLocked() {
-	for _, path := range sortedKeys(t.live) {
-		if t.durable[path] != t.live[path] && t.rng.IntN(2) == 0 {
-			t.durable[path] = t.live[path]
-		}
-	}
-	for _, path := range sortedKeys(t.durable) {
-		if t.live[path] == nil && t.rng.IntN(2) == 0 {
-			delete(t.durable, path)
-		}
-	}
-	for _, path := range sortedKeys(t.durable) {
-		if parent := t.durable[filepath.Dir(path)]; parent == nil || !parent.dir {
-			delete(t.durable, path)
-		}
-	}
-}
-
-// Kill ends the processes that use the disk, and nothing else: all that was
-// written is there.
-func (t *Twin) Kill() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.life++
-	t.offAt = 0
-	t.locks = map[string]*twinLock{}
-	for _, n := range t.nodesLocked() {
-		n.data = unseen(n.data) // stores of dead mappings go nowhere
-	}
-}
-
-// nodesLocked lists each file once, in the order of names.
-func (t *Twin) nodesLocked() []*twinNode {
-	var list []*twinNode
-	seen := map[*twinNode]bool{}
-	for _, names := range []map[string]*twinNode{t.live, t.durable} {
-		for _, path := range sortedKeys(names) {
-			if n := names[path]; !seen[n] {
-				seen[n] = true
-				list = append(list, n)
-			}
-		}
-	}
-	return list
-}
-
-func sortedKeys(m map[string]*twinNode) []string { return slices.Sorted(maps.Keys(m)) }
-
-// crash keeps some of what was not synced.
-func (n *twinNode) crash(rng *rand.Rand) {
-	data := unseen(n.data)
-	if len(data) != len(n.stable) && rng.IntN(2) == 0 {
-		n.stable = resized(n.stable, int64(len(data)))
-	}
-	for at := int64(0); at < int64(min(len(data), len(n.stable))); at += twinPage {
-		end := min(at+twinPage, int64(len(data)), int64(len(n.stable)))
-		if string(data[at:end]) == string(n.stable[at:end]) || n.wasDropped(data, at) || rng.IntN(2) == 0 {
-			continue
-		}
-		if rng.IntN(4) == 0 { // torn between two sectors
-			end = at + (end-at)/2
-		}
-		copy(n.stable[at:end], data[at:end])
-	}
-	n.data, n.dropped = slices.Clone(n.stable), nil
-}
-
-// wasDropped tells a page that a failed sync made clean, unless it was written
-// since.
-func (n *twinNode) wasDropped(data []byte, at int64) bool {
-	old, ok := n.dropped[at]
-	return ok && string(old) == string(data[at:min(at+twinPage, int64(len(data)))])
-}
-
-func resized(b []byte, size int64) []byte {
-	if int64(len(b)) >= size {
-		return b[:size:size]
-	}
-	return append(slices.Clone(b), make([]byte, size-int64(len(b)))...)
-}
-
-// unseen copies memory that others may be writing: what the kernel does to the
-// pages of a mapping.
-//
-//go:norace
-func unseen(b []byte) []byte {
-	c := make([]byte, len(b))
-	copy(c, b)
-	return c
 }
 
 // beginLocked counts an operation, and fails it if it must.

@@ -1,15 +1,11 @@
 package commitlog
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/cpu"
 )
@@ -30,19 +26,7 @@ const (
 
 	// dispatchRetry is the time between tries to write to the queues.
 	dispatchRetry = time.Second
-
-	// scheduleTopic holds delayed messages: their tags code is the time at
-	// which they are due.
-	scheduleTopic = "SCHEDULE_TOPIC_XXXX"
 )
-
-// delays are the levels of delayed messages from 1 on (messageDelayLevel).
-var delays = [...]time.Duration{
-	1 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
-	1 * time.Minute, 2 * time.Minute, 3 * time.Minute, 4 * time.Minute, 5 * time.Minute,
-	6 * time.Minute, 7 * time.Minute, 8 * time.Minute, 9 * time.Minute, 10 * time.Minute,
-	20 * time.Minute, 30 * time.Minute, 1 * time.Hour, 2 * time.Hour,
-}
 
 // dispatcher follows the end of the log and puts each complete record into its
 // consume queue, on a master and on a replica alike. On a replica it is also
@@ -62,8 +46,7 @@ type dispatcher struct {
 	seen      atomic.Int64 // the end of the log at the last look
 	resting   atomic.Bool  // nothing more comes of what was seen
 	uncov     atomic.Bool
-	lastStart atomic.Int64 // of the last record that is in a queue
-	lastTime  atomic.Int64 // its store timestamp, ms
+	timestamp atomic.Int64 // store time of the last record looked at, ms
 	failure   atomic.Pointer[error]
 
 	woken   chan struct{} // capacity 1
@@ -138,21 +121,6 @@ func (d *dispatcher) idle() bool {
 	return d.resting.Load() && d.seen.Load() == d.log.end.Load()
 }
 
-// trouble is why records wait to be put into the queues, or nil. It is tried
-// again.
-func (d *dispatcher) trouble() error {
-	if err := d.failure.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
-
-// lastQueued gives the offset and the store timestamp (ms) of the last record
-// that was put into a queue, zeros before the first.
-func (d *dispatcher) lastQueued() (offset, timestamp int64) {
-	return d.lastStart.Load(), d.lastTime.Load()
-}
-
 // wake says that the log has grown. Any goroutine; free while the dispatcher
 // is at work.
 func (d *dispatcher) wake() {
@@ -197,6 +165,7 @@ func (d *dispatcher) announce() {
 // run dispatches until it is stopped.
 func (d *dispatcher) run() {
 	defer close(d.done)
+	d.resting.Store(false)
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for {
@@ -245,18 +214,14 @@ func (d *dispatcher) sleep() bool {
 	}
 }
 
-// warn logs the first of a row of failures, then one a minute.
-func (d *dispatcher) warn(what string, err error) {
-	if now := d.log.opts.Now(); now.Sub(d.warnedAt) >= time.Minute {
-		d.warnedAt = now
-		d.log.logger().Warn(what, "dispatched_offset", d.Offset(), "end_offset", d.log.end.Load(), "error", err)
-	}
-}
-
 // catchUp dispatches what the log holds, on the caller's goroutine: before
 // start, or after stop. Damage is not an error here (Log.Writable tells it), a
 // queue that cannot be written is.
 func (d *dispatcher) catchUp() error {
+	if d.log.queues.incomplete {
+		d.offset.Store(d.log.MinOffset())
+		d.log.queues.incomplete, d.rescanned = false, true
+	}
 	d.opening = d.offset.Load() > d.log.MinOffset()
 	err := d.pass()
 	d.opening = false
@@ -270,12 +235,7 @@ func (d *dispatcher) pass() error {
 	for {
 		more, err := d.step()
 		if err != nil {
-			d.log.queues.drop()
-			if e := d.log.queues.commit(); e != nil { // gives the buffers back
-				err = errors.Join(err, e)
-			}
-			d.failure.Store(&err)
-			return err
+			return d.failed(err)
 		}
 		if d.failure.Load() != nil {
 			d.failure.Store(nil)
@@ -307,31 +267,15 @@ func (d *dispatcher) step() (more bool, err error) {
 	border := at - at%l.segmentBytes + l.segmentBytes
 	b := d.buf[:min(int64(len(d.buf)), min(end, border)-at)]
 	n, err := l.copyRange(b, at)
-	var bad *CorruptError
-	if errors.As(err, &bad) {
-		d.damaged(bad)
-		return false, nil
-	}
-	if errors.Is(err, ErrOutOfRange) {
-		return l.MinOffset() > at, nil // the log began elsewhere meanwhile
-	}
 	if err == nil && n < len(b) {
 		err = fmt.Errorf("read of the log at offset %d gave %d bytes of %d", at, n, len(b))
 	}
 	if err != nil {
-		return false, err
+		return d.unread(at, err)
 	}
 	done, need, err := d.dispatch(b, at, border)
-	var gap *queueGapError
-	if errors.As(err, &bad) && bad.Kind != KindQueue {
-		if err = d.publish(at + done); err == nil {
-			d.damaged(bad)
-		}
-		return false, err
-	} else if errors.As(err, &gap) {
-		return true, d.bridge(gap)
-	} else if err != nil {
-		return false, err
+	if err != nil {
+		return d.halted(at+done, err)
 	}
 	if err := d.publish(at + done); err != nil {
 		return false, err
@@ -339,10 +283,30 @@ func (d *dispatcher) step() (more bool, err error) {
 	if done > 0 || at+need > end {
 		return done > 0, nil
 	}
-	if need > int64(len(d.buf)) {
-		d.buf = make([]byte, need)
+	if err := d.makeRoom(at, need); err != nil {
+		return d.halted(at, err)
 	}
 	return true, nil
+}
+
+// makeRoom gets a buffer for a large record. A size beyond what RocketMQ writes
+// is believed only if the lengths inside the record agree.
+func (d *dispatcher) makeRoom(at, need int64) error {
+	if need <= int64(len(d.buf)) {
+		return nil
+	}
+	if need > readUnchecked {
+		err := lengthsAddUp(need, func(b []byte, from int64) error { return d.log.readRange(b, at+from) })
+		var bad *CorruptError
+		if errors.As(err, &bad) && bad.Kind == KindLengths {
+			bad.Path, bad.Offset = d.log.SegmentPath(at), at
+		}
+		if err != nil {
+			return err
+		}
+	}
+	d.buf = make([]byte, need)
+	return nil
 }
 
 // dispatch puts the records in b, which stands at an offset of the log, into
@@ -379,51 +343,6 @@ func (d *dispatcher) dispatch(b []byte, at, border int64) (done, need int64, err
 	}
 }
 
-// framedSize says how many bytes stand together at the start of b with room
-// bytes left in the segment: a record's or a filler's size, or the first words
-// of either if not even they are there. It tells what cannot become a record
-// before all of its bytes are there.
-func framedSize(b []byte, room int64) (size int64, kind string) {
-	if room < fillerHeaderBytes {
-		return 0, KindShort
-	}
-	if len(b) < fillerHeaderBytes {
-		return fillerHeaderBytes, ""
-	}
-	size = int64(int32(binary.BigEndian.Uint32(b)))
-	switch binary.BigEndian.Uint32(b[4:]) {
-	case MagicBlank:
-		if size != room {
-			return size, KindFiller
-		}
-	case MagicV1, MagicV2:
-		if size < recordFixedBytes || size > room {
-			return size, KindLengths
-		}
-	default:
-		return size, KindMagic
-	}
-	return size, ""
-}
-
-// describe makes the error for damage at an offset.
-func (d *dispatcher) describe(b []byte, at, border int64, kind string, h *Header) *CorruptError {
-	e := recordError(b, at, kind, h)
-	e.Path = d.log.SegmentPath(at)
-	if kind == KindFiller {
-		size := int64(int32(binary.BigEndian.Uint32(b)))
-		e.Detail = fmt.Sprintf("the filler leads to offset %d, our segment ends at %d; segments have %d bytes here",
-			at+size, border, d.log.segmentBytes)
-	}
-	return e
-}
-
-// damaged reports damage once and ends the dispatching.
-func (d *dispatcher) damaged(err *CorruptError) {
-	d.stuck = true
-	d.log.damage(err)
-}
-
 // publish commits the queues and moves Offset.
 func (d *dispatcher) publish(offset int64) error {
 	if offset == d.offset.Load() {
@@ -433,102 +352,10 @@ func (d *dispatcher) publish(offset int64) error {
 		return err
 	}
 	d.offset.Store(offset)
-	d.log.sawTimestamp(d.lastTime.Load())
+	d.log.sawTimestamp(d.timestamp.Load())
 	d.announce()
 	if f := d.log.opts.OnDispatched; f != nil {
 		f(offset)
 	}
 	return nil
-}
-
-// enqueue puts a record into its queue, if it belongs into one.
-func (d *dispatcher) enqueue(record []byte, h *Header) error {
-	d.lastTime.Store(h.StoreTimestamp)
-	if !queued(h.SysFlag) {
-		return nil
-	}
-	properties := viewString(h.Properties(record))
-	if h.SysFlag&FlagInnerBatch != 0 {
-		d.uncov.Store(true)
-		return nil
-	}
-	if strings.Contains(properties, propertyMultiDispatch) {
-		if _, ok := findProperty(properties, propertyMultiDispatch); ok {
-			d.uncov.Store(true)
-		}
-	}
-	topic := h.Topic(record)
-	qu, err := d.log.queues.queue(topic, h.QueueID)
-	if errors.Is(err, ErrMessageIllegal) {
-		d.uncov.Store(true)
-		return nil
-	} else if err != nil {
-		return err
-	}
-	e := QueueEntry{Offset: h.PhysicalOffset, Size: h.Size, TagsCode: tagsCode(properties)}
-	if string(topic) == scheduleTopic {
-		if due, ok := dueTimestamp(properties, h.StoreTimestamp); ok {
-			e.TagsCode = due
-		}
-	}
-	if d.opening && !d.rescanned && h.QueueOffset > 0 && qu.begins() {
-		return &queueGapError{id: qu.id, index: h.QueueOffset}
-	}
-	if err := qu.put(h.QueueOffset, e); err != nil {
-		var gap *queueGapError
-		if !errors.As(err, &gap) || !d.rescanned {
-			return err
-		}
-		d.log.logger().Warn("records of a consume queue are not in the log, their units stay empty",
-			"topic", gap.id.Topic, "queue", gap.id.ID, "from_index", gap.end, "to_index", gap.index)
-		if err := qu.fillTo(gap.index); err != nil {
-			return err
-		}
-		if err := qu.put(h.QueueOffset, e); err != nil {
-			return err
-		}
-	}
-	d.lastStart.Store(h.PhysicalOffset)
-	return nil
-}
-
-// bridge begins again at the log's first record, because a queue lacks records
-// before the one that was to be put. Once is enough: a gap that is left then
-// is one of the log.
-func (d *dispatcher) bridge(gap *queueGapError) error {
-	d.log.queues.drop()
-	if err := d.log.queues.commit(); err != nil {
-		return err
-	}
-	d.rescanned = true
-	d.log.logger().Warn("a consume queue lacks records that the log has, building the queues from the log's first record",
-		"topic", gap.id.Topic, "queue", gap.id.ID, "end_index", gap.end, "next_index", gap.index)
-	d.offset.Store(d.log.MinOffset())
-	return nil
-}
-
-// viewString reads bytes as text without a copy. They must not change while
-// the text is in use.
-func viewString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
-
-// delayLevel gives a message's delay level as it was asked for.
-func delayLevel(properties string) (int64, bool) {
-	text, ok := findProperty(properties, propertyDelay)
-	if !ok {
-		return 0, false
-	}
-	level, err := strconv.ParseInt(text, 10, 32)
-	return level, err == nil
-}
-
-// dueTimestamp gives the time in milliseconds at which a delayed message is
-// due (ScheduleMessageService.computeDeliverTimestamp); a level above the
-// highest is the highest.
-func dueTimestamp(properties string, storeTimestamp int64) (int64, bool) {
-	level, ok := delayLevel(properties)
-	if !ok || level <= 0 {
-		return 0, false
-	}
-	delay := delays[min(level, int64(len(delays)))-1]
-	return storeTimestamp + delay.Milliseconds(), true
 }

@@ -3,10 +3,12 @@ package commitlog
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -64,54 +66,6 @@ func awaitOffset(t testing.TB, l *Log, offset int64) {
 	}
 }
 
-// copyStore copies a store as a crash of the process would leave it.
-func copyStore(t testing.TB, from string) string {
-	t.Helper()
-	to := filepath.Join(t.TempDir(), "store")
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
-	return to
-}
-
-func checkQueueEnd(t testing.TB, l *Log, topic string, id int32, want int64) {
-	t.Helper()
-	if _, end, _ := l.QueueBounds(QueueID{topic, id}); end != want {
-		t.Errorf("queue %s/%d ends at %d, want %d", topic, id, end, want)
-	}
-	if got := mustPut(t, l, topic, id, 10).QueueOffset; got != want {
-		t.Errorf("next queue offset of %s/%d is %d, want %d", topic, id, got, want)
-	}
-}
-
-// checkQueues compares the queues with the log: each record that belongs into
-// one is there, once, at its own index.
-func checkQueues(t testing.TB, l *Log) {
-	t.Helper()
-	awaitOffset(t, l, l.EndOffset())
-	count := make(map[QueueID]int64)
-	for r, err := range l.Records(l.MinOffset()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !r.Queued() {
-			continue
-		}
-		id := QueueID{r.Topic, r.QueueID}
-		var e [1]QueueEntry
-		n, err := l.ReadQueue(id, r.QueueOffset, e[:])
-		if n != 1 || err != nil || e[0].Offset != r.PhysicalOffset || e[0].Size != r.Size {
-			t.Errorf("record at %d, index %d of %v: unit %+v (%d), %v", r.PhysicalOffset, r.QueueOffset, id, e[0], n, err)
-		}
-		count[id]++
-	}
-	for _, id := range l.Queues() {
-		if first, end, _ := l.QueueBounds(id); end-first != count[id] {
-			t.Errorf("%v holds [%d, %d), the log has %d records of it", id, first, end, count[id])
-		}
-	}
-}
-
 // A store whose queues were lost has RocketMQ's own after an opening.
 func TestQueuesBuiltFromTheLogAreRocketMQs(t *testing.T) {
 	for _, name := range []string{"mixed", "killed"} {
@@ -131,111 +85,6 @@ func TestQueuesBuiltFromTheLogAreRocketMQs(t *testing.T) {
 			checkQueues(t, l)
 		})
 	}
-}
-
-func TestQueueOffsetsGoOnAfterARestart(t *testing.T) {
-	type state struct {
-		name   string
-		change func(t *testing.T, dir string)
-	}
-	erase := func(path string, units ...int64) func(*testing.T, string) {
-		return func(t *testing.T, dir string) {
-			f, err := os.OpenFile(filepath.Join(dir, queuesDirectory, path), os.O_WRONLY, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer f.Close()
-			for _, unit := range units {
-				if _, err := f.WriteAt(make([]byte, queueUnitBytes), unit*queueUnitBytes); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-	}
-	remove := func(path string) func(*testing.T, string) {
-		return func(t *testing.T, dir string) {
-			if err := os.RemoveAll(filepath.Join(dir, path)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	all := func(changes ...func(*testing.T, string)) func(*testing.T, string) {
-		return func(t *testing.T, dir string) {
-			for _, change := range changes {
-				change(t, dir)
-			}
-		}
-	}
-	nothing := func(*testing.T, string) {}
-	for _, clean := range []bool{true, false} {
-		states := []state{
-			{"as it was", nothing},
-			{"without our hint", remove(hintName)},
-			{"without queues and hint", all(remove(hintName), remove(queuesDirectory))},
-			{"without one queue and hint", all(remove(hintName), remove(queuesDirectory+"/a/0"))},
-		}
-		if !clean {
-			states = append(states,
-				state{"last units lost", erase("a/0/00000000000000000000", 9, 8, 7, 6, 5)},
-				state{"a page of units lost", erase("a/1/00000000000000000000", 3, 4, 5)},
-				state{"last units and hint lost, checkpoint of garbage", all(remove(hintName), erase("a/0/00000000000000000000", 9, 8, 7, 6, 5),
-					func(t *testing.T, dir string) {
-						if err := os.WriteFile(filepath.Join(dir, checkpointName), bytes.Repeat([]byte{0xEE}, 4096), 0o644); err != nil {
-							t.Fatal(err)
-						}
-					})},
-			)
-		}
-		for _, c := range states {
-			t.Run(fmt.Sprintf("clean %v, %s", clean, c.name), func(t *testing.T) {
-				dir := filepath.Join(t.TempDir(), "store")
-				l := mustOpen(t, testOptions(dir))
-				for range 10 {
-					mustPut(t, l, "a", 0, 3000)
-					mustPut(t, l, "a", 1, 3000)
-					mustPut(t, l, "b", 7, 3000)
-				}
-				awaitOffset(t, l, l.EndOffset())
-				crashed := copyStore(t, dir)
-				if err := l.Close(); err != nil {
-					t.Fatal(err)
-				}
-				if !clean {
-					dir = crashed
-				}
-				c.change(t, dir)
-				l = mustOpen(t, testOptions(dir))
-				checkQueues(t, l)
-				checkQueueEnd(t, l, "a", 0, 10)
-				checkQueueEnd(t, l, "a", 1, 10)
-				checkQueueEnd(t, l, "b", 7, 10)
-				checkQueueEnd(t, l, "new", 0, 0)
-				checkQueues(t, l)
-			})
-		}
-	}
-}
-
-// The clean-start trap: RocketMQ dispatches only what begins beyond the last
-// record its queues know, and gives the lost record's index away again.
-func TestRecordThatRocketMQsCleanStartForgetsIsQueued(t *testing.T) {
-	dir := fixture.Unpack(t, "mixed")
-	lines := fixture.Expected(t, "mixed")
-	last := lines[len(lines)-2]
-	path := filepath.Join(dir, queuesDirectory, last.Topic, fmt.Sprint(last.QueueID), segmentName(0))
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := f.WriteAt(make([]byte, queueUnitBytes), last.QueueOffset*queueUnitBytes); err != nil {
-		t.Fatal(err)
-	}
-	o := testOptions(dir)
-	o.SegmentBytes = 0
-	l := mustOpen(t, o)
-	checkQueues(t, l)
-	checkQueueEnd(t, l, last.Topic, last.QueueID, last.QueueOffset+1)
 }
 
 // What a transaction prepares or rolls back takes no place in a queue, delayed
@@ -352,8 +201,8 @@ func TestReplicaQueuesWholeRecordsOnly(t *testing.T) {
 // A replica looks at every byte it was sent before it counts as checked.
 func TestReplicaStopsAtTheFirstBadRecord(t *testing.T) {
 	log, lines := fixtureLog(t, "killed")
-	at := lines[20].PhysicOffset
-	big := lines[21]
+	victim := slices.IndexFunc(lines[20:], func(l fixture.Line) bool { return l.BodyLength > 100 && l.SysFlag == 0 }) + 20
+	at, big := lines[victim].PhysicOffset, lines[victim+1]
 	set := func(i int64, v byte) func([]byte) { return func(b []byte) { b[i] = v } }
 	filler := func(b []byte) { copy(b[at:], AppendFiller(nil, 4096)) }
 	for _, c := range []struct {
@@ -364,9 +213,9 @@ func TestReplicaStopsAtTheFirstBadRecord(t *testing.T) {
 		kind   string
 		detail string
 	}{
-		{"body", set(at+90, log[at+90]^1), 1 << 19, at, KindCRC, "CRC-32"},
-		{"position", set(at+physicalOffsetAt, 1), 1 << 19, at, KindPosition, "offset"},
-		{"lengths", set(at+87, log[at+87]^1), 1 << 19, at, KindLengths, ""},
+		{"body", set(at+90, log[at+90]^1), big.PhysicOffset, at, KindCRC, "CRC-32"},
+		{"position", set(at+physicalOffsetAt, 1), big.PhysicOffset, at, KindPosition, "offset"},
+		{"lengths", set(at+87, log[at+87]^1), big.PhysicOffset, at, KindLengths, ""},
 		{"magic of a record that is not all there", set(big.PhysicOffset+7, 0), big.PhysicOffset + 8, big.PhysicOffset, KindMagic, ""},
 		{"filler of a master with smaller segments", filler, at + 8, at, KindFiller, "segments have 1048576 bytes here"},
 	} {
@@ -446,4 +295,64 @@ func TestDispatchingDoesNotAllocate(t *testing.T) {
 	if l.DispatchedOffset() != l.EndOffset() {
 		t.Error("records are left")
 	}
+}
+
+// A full disk under the queues is no end: records wait, and go on into the
+// queues when there is space again.
+func TestFullDiskOnlyDelaysTheQueues(t *testing.T) {
+	disk := NewTwin(1)
+	l := mustOpen(t, twinOptions(disk))
+	mustPut(t, l, "t", 0, 100)
+	awaitOffset(t, l, l.EndOffset())
+	disk.Fail("create", &TwinFault{Err: syscall.ENOSPC, Path: queuesDirectory})
+	for range 3 {
+		mustPut(t, l, "u", 0, 100)
+	}
+	awaitFailure := time.NewTimer(20 * time.Second)
+	defer awaitFailure.Stop()
+	for l.dispatcher.trouble() == nil {
+		select {
+		case <-awaitFailure.C:
+			t.Fatal("the dispatcher has no trouble with a full disk")
+		default:
+			runtime.Gosched()
+		}
+	}
+	if err := l.dispatcher.trouble(); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("trouble is %v", err)
+	}
+	if err := l.Writable(); err != nil {
+		t.Errorf("the log takes no more writes: %v", err)
+	}
+	disk.Fail("create", nil)
+	l.dispatcher.hurry()
+	awaitOffset(t, l, l.EndOffset())
+	if err := l.dispatcher.trouble(); err != nil {
+		t.Errorf("trouble is left: %v", err)
+	}
+	checkQueues(t, l)
+	checkQueueEnd(t, l, "u", 0, 3)
+}
+
+func BenchmarkDispatch(b *testing.B) {
+	o := testOptions(b.TempDir())
+	o.SegmentBytes, o.QueueFileBytes = 256<<20, 0
+	l := mustOpen(b, o)
+	l.dispatcher.stop()
+	const records = 50_000
+	for i := range records {
+		mustPut(b, l, "topic", int32(i%4), 1024)
+	}
+	b.SetBytes(l.EndOffset())
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := l.queues.truncate(0); err != nil {
+			b.Fatal(err)
+		}
+		l.dispatcher.restart(0)
+		if err := l.dispatcher.pass(); err != nil || l.DispatchedOffset() != l.EndOffset() {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*records), "ns/record")
 }

@@ -32,13 +32,12 @@ type flusher struct {
 
 	moving struct { // for Flush
 		sync.Mutex
-		changed chan struct{} // closed, and replaced, when the flushed offset moved or never will
+		changed chan struct{} // closed when the flushed offset moved or never will; nil while nobody waits
 	}
 }
 
 func newFlusher(l *Log) *flusher {
 	f := &flusher{log: l, kick: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
-	f.moving.changed = make(chan struct{})
 	return f
 }
 
@@ -56,7 +55,7 @@ func (f *flusher) run() {
 			f.announce()
 			return
 		case <-f.kick:
-			for f.wanted.Load() > f.log.flushed.Load() && f.pass() {
+			for min(f.wanted.Load(), f.log.end.Load()) > f.log.flushed.Load() && f.pass() {
 			}
 		case now := <-tick.C:
 			f.interval(now)
@@ -114,9 +113,7 @@ func (l *Log) Flush() error {
 	end := l.end.Load()
 	l.RequestFlush(end)
 	for {
-		l.flusher.moving.Lock()
-		changed := l.flusher.moving.changed
-		l.flusher.moving.Unlock()
+		changed := l.flusher.moved()
 		// A truncation may have taken the end back.
 		if l.flushed.Load() >= min(end, l.end.Load()) {
 			return nil
@@ -134,11 +131,23 @@ func (l *Log) Flush() error {
 	}
 }
 
+// moved returns a channel that the next announcement closes.
+func (f *flusher) moved() <-chan struct{} {
+	f.moving.Lock()
+	defer f.moving.Unlock()
+	if f.moving.changed == nil {
+		f.moving.changed = make(chan struct{})
+	}
+	return f.moving.changed
+}
+
 func (f *flusher) announce() {
 	f.moving.Lock()
 	defer f.moving.Unlock()
-	close(f.moving.changed)
-	f.moving.changed = make(chan struct{})
+	if f.moving.changed != nil {
+		close(f.moving.changed)
+		f.moving.changed = nil
+	}
 }
 
 // pass syncs up to where the log ends when it begins. It returns false when the

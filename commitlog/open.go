@@ -263,12 +263,12 @@ func (l *Log) openQueueEnds(r *recovery) error {
 			return err
 		}
 	}
-	upTo := r.end
+	cut, upTo := l.queues.truncate, r.end
 	if !r.clean {
 		// What lies behind may be torn by the crash, and is in the log.
-		upTo = r.dispatchFrom
+		cut, upTo = l.queues.repair, r.dispatchFrom
 	}
-	if err := l.queues.truncate(upTo); err != nil {
+	if err := cut(upTo); err != nil {
 		return err
 	}
 	if err := l.queues.trimBefore(l.MinOffset()); err != nil {

@@ -1,7 +1,6 @@
 package commitlog
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -25,38 +24,6 @@ const (
 	// written: 204 units.
 	queueBufferBytes = 4096 / queueUnitBytes * queueUnitBytes
 )
-
-// QueueID names a consume queue.
-type QueueID struct {
-	Topic string
-	ID    int32
-}
-
-// QueueEntry is one unit of a consume queue: where a record is.
-type QueueEntry struct {
-	Offset   int64 // of the record in the log
-	Size     int32 // bytes
-	TagsCode int64
-}
-
-// blank says that the unit stands for no record.
-func (e QueueEntry) blank() bool { return e.Offset == 0 && e.Size == queueBlankSize }
-
-// valid says that the unit was written (ConsumeQueue.recover).
-func (e QueueEntry) valid() bool { return e.Offset >= 0 && e.Size > 0 }
-
-// appendQueueEntry and decodeQueueEntry are the unit's codec.
-func appendQueueEntry(dst []byte, e QueueEntry) []byte {
-	return appendInt64(appendInt32(appendInt64(dst, e.Offset), e.Size), e.TagsCode)
-}
-
-func decodeQueueEntry(b []byte) QueueEntry {
-	return QueueEntry{
-		Offset:   int64(binary.BigEndian.Uint64(b)),
-		Size:     int32(binary.BigEndian.Uint32(b[8:])),
-		TagsCode: int64(binary.BigEndian.Uint64(b[12:])),
-	}
-}
 
 // queueGapError refuses a unit that would leave others before it unwritten.
 type queueGapError struct {
@@ -303,7 +270,7 @@ func (qu *queue) setBounds() error {
 	perFile := qu.set.fileBytes / queueUnitBytes
 	start := qu.files[0].base / queueUnitBytes
 	end := qu.files[len(qu.files)-1].base/queueUnitBytes + perFile
-	for _, f := range qu.files[max(0, len(qu.files)-3):] {
+	for i, f := range qu.files[max(0, len(qu.files)-3):] {
 		base := f.base / queueUnitBytes
 		last, err := qu.entry(base + perFile - 1)
 		if err != nil {
@@ -315,6 +282,7 @@ func (qu *queue) setBounds() error {
 		if end, err = qu.search(base, base+perFile-1, func(e QueueEntry) bool { return !e.valid() }); err != nil {
 			return err
 		}
+		qu.set.incomplete = qu.set.incomplete || i < min(3, len(qu.files))-1
 		break
 	}
 	first, err := qu.skipBlanks(start, end)
@@ -351,80 +319,6 @@ func (qu *queue) setMaxPhysical() error {
 		if !e.blank() {
 			qu.maxPhysical.Store(e.Offset + int64(e.Size))
 			return nil
-		}
-	}
-	return nil
-}
-
-// truncate drops the units of records at or after an offset in the log, from
-// the end back (ConsumeQueue.truncateDirtyLogicFiles), and takes the next
-// queue offset back with them. What waits to be written is dropped too.
-func (qu *queue) truncate(offset int64) error {
-	qu.pending = qu.pending[:0]
-	cut, err := qu.cutOf(offset)
-	if err != nil {
-		return err
-	}
-	if err := qu.cutAt(cut); err != nil {
-		return err
-	}
-	return qu.setMaxPhysical()
-}
-
-// cutOf finds from the end back which units go with the records at or after an
-// offset, and the blanks between them.
-func (qu *queue) cutOf(offset int64) (int64, error) {
-	first, end := qu.bounds()
-	block := queueBlocks.Get().(*[queueBufferBytes]byte)
-	defer queueBlocks.Put(block)
-	for cut := end; cut > first; {
-		n := min(cut-first, int64(len(block)/queueUnitBytes))
-		b := block[:n*queueUnitBytes]
-		if err := qu.readBytes(b, (cut-n)*queueUnitBytes); err != nil {
-			return 0, err
-		}
-		for ; len(b) > 0; b = b[:len(b)-queueUnitBytes] {
-			e := decodeQueueEntry(b[len(b)-queueUnitBytes:])
-			if e.Offset < offset && !(e.blank() && cut < end) {
-				return cut, nil
-			}
-			cut--
-		}
-	}
-	return first, nil
-}
-
-// cutAt makes cut the end, and erases what stands behind it: also what a failed
-// commit or a crash left there, which must not come to life again.
-func (qu *queue) cutAt(cut int64) error {
-	qu.mu.Lock()
-	defer qu.mu.Unlock()
-	qu.end.Store(cut)
-	qu.assigned.Store(cut)
-	if qu.set.readOnly {
-		return nil
-	}
-	return qu.eraseLocked(cut * queueUnitBytes)
-}
-
-// trimBefore forgets the units of records before an offset in the log, and
-// removes the files that hold nothing else, but never the last one
-// (ConsumeQueue.deleteExpiredFile, correctMinOffset).
-func (qu *queue) trimBefore(offset int64) error {
-	first, end := qu.bounds()
-	kept, err := qu.search(first, end, func(e QueueEntry) bool { return e.Offset >= offset && !e.blank() })
-	if err != nil {
-		return err
-	}
-	qu.first.CompareAndSwap(first, kept) // lost to a queue's first unit: nothing to trim
-	if qu.set.readOnly {
-		return nil
-	}
-	qu.mu.Lock()
-	defer qu.mu.Unlock()
-	for len(qu.files) > 1 && qu.files[1].base <= kept*queueUnitBytes {
-		if err := qu.removeLocked(0); err != nil {
-			return err
 		}
 	}
 	return nil

@@ -7,11 +7,9 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/haengine/haengine/internal/fixture"
-	"pgregory.net/rapid"
 )
 
 var discard = slog.New(slog.DiscardHandler)
@@ -159,126 +157,6 @@ func TestQueuesOfRocketMQAreOpenedWithTheirBounds(t *testing.T) {
 
 func entryAt(offset int64) QueueEntry {
 	return QueueEntry{Offset: offset, Size: 100, TagsCode: -offset}
-}
-
-// The queue against a slice of entries: puts, puts again, cuts, trims and
-// reopening, with files of five units.
-func TestQueueBehavesAsASliceOfEntries(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		dir, err := os.MkdirTemp("", "queue")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer os.RemoveAll(dir)
-		open := func() (*queues, *queue) {
-			q, err := openQueues(OSDisk(), dir, 100, false, discard)
-			if err != nil {
-				t.Fatal(err)
-			}
-			qu, err := q.queue([]byte("t"), 1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return q, qu
-		}
-		q, qu := open()
-		defer func() { _ = q.close() }()
-		var model []QueueEntry // from index start on
-		start := rapid.Int64Range(0, 12).Draw(t, "start")
-		first, offset := start, int64(1000)
-		begun := false // the queue has files
-		check := func(err error) {
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		t.Repeat(map[string]func(*rapid.T){
-			"put": func(t *rapid.T) {
-				for range rapid.IntRange(1, 12).Draw(t, "n") {
-					check(qu.put(start+int64(len(model)), entryAt(offset)))
-					model = append(model, entryAt(offset))
-					offset += 100
-				}
-				check(q.commit())
-				begun = true
-			},
-			"put again": func(t *rapid.T) {
-				if len(model) == 0 {
-					return
-				}
-				i := rapid.IntRange(0, len(model)-1).Draw(t, "from")
-				for ; i < len(model); i++ {
-					check(qu.put(start+int64(i), entryAt(7))) // what stands there stays
-				}
-				check(q.commit())
-			},
-			"gap": func(t *rapid.T) {
-				var gap *queueGapError
-				if err := qu.put(start+int64(len(model))+1, entryAt(offset)); begun && !errors.As(err, &gap) {
-					t.Fatalf("a gap was accepted: %v", err)
-				}
-				q.drop()
-				check(q.commit())
-				if !begun {
-					q.drop()
-					qu.assigned.Store(0)
-				}
-			},
-			"truncate": func(t *rapid.T) {
-				if len(model) == 0 {
-					return
-				}
-				i := rapid.IntRange(int(first-start), len(model)).Draw(t, "at")
-				if i < len(model) {
-					offset = model[i].Offset
-				}
-				check(q.truncate(offset - rapid.Int64Range(0, 99).Draw(t, "inside the record before")))
-				model = model[:i]
-			},
-			"trim": func(t *rapid.T) {
-				if len(model) == 0 {
-					return
-				}
-				i := rapid.IntRange(int(first-start), len(model)).Draw(t, "at")
-				low := offset
-				if i < len(model) {
-					low = model[i].Offset
-				}
-				check(q.trimBefore(low))
-				first = start + int64(i)
-			},
-			"reopen": func(t *rapid.T) {
-				check(errors.Join(q.flush(), q.close()))
-				q, qu = open()
-				if len(model) > 0 && first < start+int64(len(model)) {
-					check(q.trimBefore(model[first-start].Offset))
-				} else {
-					check(q.trimBefore(offset))
-				}
-			},
-			"": func(t *rapid.T) {
-				end := start + int64(len(model))
-				if !begun {
-					end = 0
-				}
-				if low, high := qu.bounds(); high != end || (begun && low != min(first, end)) || qu.nextOffset() != end {
-					t.Fatalf("bounds [%d, %d), next %d; want [%d, %d)", low, high, qu.nextOffset(), first, end)
-				}
-				if !begun {
-					return
-				}
-				got := make([]QueueEntry, len(model)+3)
-				n, err := qu.read(first, got)
-				check(err)
-				if want := model[first-start:]; !slices.Equal(got[:n], want) {
-					t.Fatalf("read %v, want %v", got[:n], want)
-				}
-				if _, err := qu.read(first-1, got); !errors.Is(err, ErrOutOfRange) {
-					t.Fatalf("read below the first: %v", err)
-				}
-			},
-		})
-	})
 }
 
 // A queue that begins in the middle has RocketMQ's blanks before its first

@@ -114,6 +114,9 @@ func (qu *queue) open(base int64) error {
 		if n := len(qu.files); n > 0 && base != qu.files[n-1].base+qu.set.fileBytes {
 			return fmt.Errorf("%w: byte %d of consume queue %s/%d", ErrOutOfRange, base, qu.id.Topic, qu.id.ID)
 		}
+		if err := qu.sealLocked(); err != nil {
+			return err
+		}
 		made, err := qu.createLocked(base)
 		if err != nil {
 			return err
@@ -130,6 +133,44 @@ func (qu *queue) open(base int64) error {
 		return nil // somebody else was faster
 	}
 	qu.set.opened(qu, f)
+	return nil
+}
+
+// sealLocked makes the last file durable, its name included, before there is a
+// next one: a crash never leaves a later file without an earlier.
+func (qu *queue) sealLocked() error {
+	n := len(qu.files)
+	if n == 0 {
+		return nil
+	}
+	if err := qu.files[n-1].sync(); err != nil {
+		return err
+	}
+	return qu.syncDirectory()
+}
+
+// sync makes the file's bytes durable. The queue's lock is held.
+func (f *queueFile) sync() error {
+	if !f.dirty.Swap(false) {
+		return nil
+	}
+	err := errNotDurable
+	if f.file != nil { // a file is synced before its handle goes
+		err = f.file.Sync()
+	}
+	if err != nil {
+		f.dirty.Store(true)
+		return fmt.Errorf("sync consume queue %s: %w", f.path, err)
+	}
+	return nil
+}
+
+var errNotDurable = errors.New("it was not durable when it was closed")
+
+func (qu *queue) syncDirectory() error {
+	if err := qu.set.disk.SyncDir(qu.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("sync consume queue: %w", err)
+	}
 	return nil
 }
 
@@ -168,18 +209,9 @@ func (qu *queue) closeLocked(f *queueFile) error {
 	if f.file == nil {
 		return nil
 	}
-	var err error
-	if f.dirty.Swap(false) {
-		if err = f.file.Sync(); err != nil {
-			f.dirty.Store(true)
-		}
-	}
-	err = errors.Join(err, f.file.Close())
+	err := errors.Join(f.sync(), f.file.Close())
 	f.file = nil
-	if err != nil {
-		return fmt.Errorf("close consume queue %s: %w", f.path, err)
-	}
-	return nil
+	return err
 }
 
 // removeLocked takes file i off the disk.
@@ -193,53 +225,4 @@ func (qu *queue) removeLocked(i int) error {
 		err = errors.Join(err, fmt.Errorf("remove consume queue: %w", e))
 	}
 	return err
-}
-
-// eraseLocked clears the queue's files from a position on. A file that holds
-// nothing any more goes, unless it is the only one and its name is what
-// remembers where the queue goes on.
-func (qu *queue) eraseLocked(from int64) error {
-	for n := len(qu.files); n > 0 && qu.files[n-1].base+qu.set.fileBytes > from; n = len(qu.files) {
-		f := qu.files[n-1]
-		if f.base < from || (n == 1 && f.base > 0) {
-			return qu.clearLocked(f, max(from-f.base, 0))
-		}
-		if err := qu.removeLocked(n - 1); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// eraseStepBytes keeps a nearly empty file sparse when it is cleared.
-const eraseStepBytes = 64 << 10
-
-// clearLocked writes zeros over what a file holds from a position on.
-func (qu *queue) clearLocked(f *queueFile, from int64) error {
-	if f.file == nil {
-		file, err := qu.set.disk.Open(f.path, true)
-		if err != nil {
-			return fmt.Errorf("open consume queue: %w", err)
-		}
-		f.file = file
-		qu.set.opened(qu, f)
-	}
-	for {
-		at, err := f.file.NextData(from)
-		if err == nil && at >= qu.set.fileBytes {
-			return nil
-		}
-		if err == nil {
-			from = min(at+eraseStepBytes, qu.set.fileBytes)
-			err = f.file.Zero(at, from-at)
-		}
-		if err != nil {
-			return fmt.Errorf("clear consume queue %s: %w", f.path, err)
-		}
-		f.dirty.Store(true)
-		qu.set.markDirty(qu)
-		if from >= qu.set.fileBytes {
-			return nil
-		}
-	}
 }

@@ -38,6 +38,10 @@ type queues struct {
 	readOnly  bool
 	logger    *slog.Logger
 
+	// incomplete says that units before the last ones may be missing: only a
+	// look at the whole log can tell. Set by openQueues, reset by catchUp.
+	incomplete bool
+
 	// index is replaced, never edited: looking a queue up takes no lock.
 	index atomic.Pointer[queueIndex]
 	mu    sync.Mutex // held to replace index
@@ -78,25 +82,60 @@ func openQueues(disk Disk, dir string, fileBytes int64, readOnly bool, logger *s
 	q := &queues{disk: disk, dir: dir, readOnly: readOnly, logger: logger}
 	q.index.Store(&queueIndex{})
 	q.changed.dirs = make(map[string]struct{})
-	if err := q.load(); err != nil {
+	if err := q.load(fileBytes); err != nil {
 		return nil, errors.Join(err, q.close())
-	}
-	if q.fileBytes == 0 {
-		q.fileBytes = (fileBytes + queueUnitBytes - 1) / queueUnitBytes * queueUnitBytes
 	}
 	return q, nil
 }
 
-// load finds the queues on the disk.
-func (q *queues) load() error {
+// load finds the queues on the disk, and the size of their files: the given
+// one if there are none yet.
+func (q *queues) load(fileBytes int64) error {
+	found, err := q.find()
+	if err != nil {
+		return err
+	}
+	for _, f := range found {
+		for _, info := range f.files {
+			if q.fileBytes == 0 {
+				q.fileBytes = info.Size / queueUnitBytes * queueUnitBytes
+			}
+		}
+	}
+	if q.fileBytes == 0 {
+		q.fileBytes = (fileBytes + queueUnitBytes - 1) / queueUnitBytes * queueUnitBytes
+	}
+	index := make(queueIndex)
+	for _, f := range found {
+		if err := f.queue.load(f.files); err != nil {
+			return err
+		}
+		id := f.queue.id
+		if index[id.Topic] == nil {
+			index[id.Topic] = make(map[int32]*queue)
+		}
+		index[id.Topic][id.ID] = f.queue
+	}
+	q.index.Store(&index)
+	return nil
+}
+
+// foundQueue is a queue on the disk with its files in the order of names.
+type foundQueue struct {
+	queue *queue
+	files []FileInfo
+}
+
+// find lists the queues on the disk.
+func (q *queues) find() ([]foundQueue, error) {
 	topics, err := q.disk.ReadDir(q.dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return fmt.Errorf("read consume queues: %w", err)
+		return nil, fmt.Errorf("read consume queues: %w", err)
 	}
-	index := make(queueIndex, len(topics))
+	var found []foundQueue
 	for _, topic := range topics {
 		if !topic.Mode.IsDir() {
 			q.foreign(filepath.Join(q.dir, topic.Name))
@@ -104,9 +143,8 @@ func (q *queues) load() error {
 		}
 		ids, err := q.disk.ReadDir(filepath.Join(q.dir, topic.Name))
 		if err != nil {
-			return fmt.Errorf("read consume queues: %w", err)
+			return nil, fmt.Errorf("read consume queues: %w", err)
 		}
-		byID := make(map[int32]*queue, len(ids))
 		for _, id := range ids {
 			n, err := strconv.ParseInt(id.Name, 10, 32)
 			if err != nil || strconv.FormatInt(n, 10) != id.Name || !id.Mode.IsDir() {
@@ -114,15 +152,31 @@ func (q *queues) load() error {
 				continue
 			}
 			qu := q.newQueue(QueueID{Topic: topic.Name, ID: int32(n)})
-			if err := qu.load(); err != nil {
-				return err
+			files, err := qu.find()
+			if err != nil {
+				return nil, err
 			}
-			byID[qu.id.ID] = qu
+			found = append(found, foundQueue{queue: qu, files: files})
 		}
-		index[topic.Name] = byID
 	}
-	q.index.Store(&index)
-	return nil
+	return found, nil
+}
+
+// find lists the files of a queue.
+func (qu *queue) find() ([]FileInfo, error) {
+	infos, err := qu.set.disk.ReadDir(qu.dir)
+	if err != nil {
+		return nil, fmt.Errorf("read consume queue: %w", err)
+	}
+	files := infos[:0]
+	for _, info := range infos {
+		if _, ok, fits := parseSegmentName(info.Name); ok && fits && info.Mode.IsRegular() {
+			files = append(files, info)
+		} else {
+			qu.set.foreign(filepath.Join(qu.dir, info.Name))
+		}
+	}
+	return files, nil
 }
 
 func (q *queues) foreign(path string) {
@@ -133,53 +187,44 @@ func (q *queues) newQueue(id QueueID) *queue {
 	return &queue{set: q, id: id, dir: queuePath(q.dir, id)}
 }
 
-// load finds the files of a queue and its bounds.
-func (qu *queue) load() error {
-	names, err := qu.set.disk.ReadDir(qu.dir)
-	if err != nil {
-		return fmt.Errorf("read consume queue: %w", err)
-	}
-	for i, info := range names {
+// load takes the files of a queue and finds its bounds. An empty file is what a
+// crash leaves of one that was being made, and what stands behind it, or behind
+// a missing one, was not yet durable: the records are put again.
+func (qu *queue) load(files []FileInfo) error {
+	q := qu.set
+	for i, info := range files {
 		path := filepath.Join(qu.dir, info.Name)
-		base, err := strconv.ParseInt(info.Name, 10, 64)
-		if err != nil || len(info.Name) != 20 || base < 0 || !info.Mode.IsRegular() {
-			qu.set.foreign(path)
-			continue
+		base, _, _ := parseSegmentName(info.Name)
+		if info.Size == 0 {
+			q.incomplete = q.incomplete || i < len(files)-1
+			break
 		}
-		if info.Size == 0 && i == len(names)-1 {
-			// A crash came between making the file and giving it its size.
-			if !qu.set.readOnly {
-				if err := qu.set.disk.Remove(path); err != nil {
-					return fmt.Errorf("remove empty consume queue file: %w", err)
-				}
-			}
-			continue
+		if info.Size != q.fileBytes || base%q.fileBytes != 0 {
+			return &CorruptError{Path: path, Offset: base, Kind: KindQueue, Detail: fmt.Sprintf(
+				"the file begins at byte %d and has %d bytes, the store's queue files have %d; move the %s directory away to have it built again",
+				base, info.Size, q.fileBytes, filepath.Base(q.dir))}
 		}
-		if err := qu.addFile(path, base, info.Size); err != nil {
-			return err
+		if n := len(qu.files); n > 0 && base != qu.files[n-1].base+q.fileBytes {
+			q.incomplete = true
+			break
 		}
+		qu.files = append(qu.files, &queueFile{base: base, path: path})
+	}
+	left := files[len(qu.files):]
+	if len(left) > 0 && q.incomplete {
+		q.logger.Warn("consume queue has a hole; what is behind it is built again from the log",
+			"dir", qu.dir, "from_file", left[0].Name)
+	}
+	for _, info := range left {
+		if q.readOnly {
+			break
+		}
+		if err := q.disk.Remove(filepath.Join(qu.dir, info.Name)); err != nil {
+			return fmt.Errorf("remove consume queue file: %w", err)
+		}
+		q.createdIn(qu)
 	}
 	return qu.setBounds()
-}
-
-// addFile takes the next file of a queue that is being loaded.
-func (qu *queue) addFile(path string, base, size int64) error {
-	if qu.set.fileBytes == 0 {
-		qu.set.fileBytes = max(size/queueUnitBytes, 1) * queueUnitBytes
-	}
-	want := qu.set.fileBytes
-	if size != want || base%want != 0 {
-		return &CorruptError{Path: path, Offset: base, Kind: KindQueue, Detail: fmt.Sprintf(
-			"the file begins at byte %d and has %d bytes, the store's queue files have %d; move the consumequeue directory away to have it built again",
-			base, size, want)}
-	}
-	if n := len(qu.files); n > 0 && base != qu.files[n-1].base+want {
-		qu.set.logger.Warn("consume queue has a hole, its earlier files are left alone",
-			"path", path, "expected_base", qu.files[n-1].base+want)
-		qu.files = nil
-	}
-	qu.files = append(qu.files, &queueFile{base: base, path: path})
-	return nil
 }
 
 // queue finds a queue, or adds it: its files come with the first unit.
@@ -306,94 +351,6 @@ func (q *queues) each(do func(*queue) error) error {
 		}
 	}
 	return nil
-}
-
-// markDirty notes that a queue must be flushed.
-func (q *queues) markDirty(qu *queue) {
-	if qu.listed.Load() || !qu.listed.CompareAndSwap(false, true) {
-		return
-	}
-	q.changed.Lock()
-	defer q.changed.Unlock()
-	q.changed.queues = append(q.changed.queues, qu)
-}
-
-// createdIn notes that the names in a queue's directory changed.
-func (q *queues) createdIn(qu *queue) {
-	q.changed.Lock()
-	q.changed.dirs[qu.dir] = struct{}{}
-	q.changed.Unlock()
-	q.markDirty(qu)
-}
-
-// flush makes durable what was committed before the call. Any goroutine, one
-// at a time. After an error it is not known what is: the units must be put
-// again from an offset that an earlier flush covered.
-func (q *queues) flush() error {
-	q.changed.Lock()
-	list, dirs := q.changed.queues, q.changed.dirs
-	q.changed.queues, q.changed.dirs = nil, make(map[string]struct{})
-	q.changed.Unlock()
-	for _, qu := range list {
-		qu.listed.Store(false) // before the sync: what comes now lists it again
-		if err := qu.flush(); err != nil {
-			return err
-		}
-	}
-	for dir := range dirs {
-		if err := q.disk.SyncDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("flush consume queues: %w", err)
-		}
-	}
-	return nil
-}
-
-// flush syncs the dirty files of a queue.
-func (qu *queue) flush() error {
-	qu.mu.RLock()
-	defer qu.mu.RUnlock()
-	for _, f := range qu.files {
-		if !f.dirty.Swap(false) {
-			continue
-		}
-		if f.file == nil {
-			// A file is synced before its handle goes; this one could not be.
-			return fmt.Errorf("flush consume queue %s: it was not durable when it was closed", f.path)
-		}
-		if err := f.file.Sync(); err != nil {
-			f.dirty.Store(true)
-			return fmt.Errorf("flush consume queue %s: %w", f.path, err)
-		}
-	}
-	return nil
-}
-
-// opened takes note of a handle. The queue's lock is held.
-func (q *queues) opened(qu *queue, f *queueFile) {
-	q.handles.Lock()
-	defer q.handles.Unlock()
-	q.handles.open = append(q.handles.open, openQueueFile{queue: qu, file: f})
-}
-
-// makeRoom closes the oldest handles until one more may be opened. No queue's
-// lock is held.
-func (q *queues) makeRoom() error {
-	for {
-		q.handles.Lock()
-		if len(q.handles.open) < queueHandlesMax {
-			q.handles.Unlock()
-			return nil
-		}
-		oldest := q.handles.open[0]
-		q.handles.open = slices.Delete(q.handles.open, 0, 1)
-		q.handles.Unlock()
-		oldest.queue.mu.Lock()
-		err := oldest.queue.closeLocked(oldest.file)
-		oldest.queue.mu.Unlock()
-		if err != nil {
-			return err
-		}
-	}
 }
 
 // close closes all files, synced. No other call may overlap or follow.

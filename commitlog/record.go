@@ -42,10 +42,16 @@ type Header struct {
 	bodyAt, bodyEnd, topicAt, topicEnd, propertiesAt, propertiesEnd int32
 }
 
-// Body, Topic and Properties give the parts of the record b that the header
-// was parsed from. The slices alias b.
-func (h *Header) Body(b []byte) []byte       { return b[h.bodyAt:h.bodyEnd] }
-func (h *Header) Topic(b []byte) []byte      { return b[h.topicAt:h.topicEnd] }
+// Body gives the body of the record b that the header was parsed from. It
+// aliases b.
+func (h *Header) Body(b []byte) []byte { return b[h.bodyAt:h.bodyEnd] }
+
+// Topic gives the topic of the record b that the header was parsed from. It
+// aliases b.
+func (h *Header) Topic(b []byte) []byte { return b[h.topicAt:h.topicEnd] }
+
+// Properties gives the properties' text of the record b that the header was
+// parsed from. It aliases b.
 func (h *Header) Properties(b []byte) []byte { return b[h.propertiesAt:h.propertiesEnd] }
 
 // ParseHeader reads the header of the record at the start of b, which holds
@@ -155,6 +161,33 @@ func (h *Header) hostBytes() (born, store int) {
 	return born, store
 }
 
+// framedSize says how many bytes stand together at the start of b with room
+// bytes left in the segment: a record's or a filler's size, or the first words
+// of either if not even they are there. It tells what cannot become a record
+// before all of its bytes are there.
+func framedSize(b []byte, room int64) (size int64, kind string) {
+	if room < fillerHeaderBytes {
+		return 0, KindShort
+	}
+	if len(b) < fillerHeaderBytes {
+		return fillerHeaderBytes, ""
+	}
+	size = int64(int32(binary.BigEndian.Uint32(b)))
+	switch binary.BigEndian.Uint32(b[4:]) {
+	case MagicBlank:
+		if size != room {
+			return size, KindFiller
+		}
+	case MagicV1, MagicV2:
+		if size < recordFixedBytes || size > room {
+			return size, KindLengths
+		}
+	default:
+		return size, KindMagic
+	}
+	return size, ""
+}
+
 // crcHolds says whether the body of the record b has the stored checksum.
 // RocketMQ does not look at the checksum of an empty body.
 func (h *Header) crcHolds(b []byte) bool {
@@ -258,119 +291,4 @@ func DecodeRecord(b []byte) (Record, error) {
 func decodeHost(b []byte) Host {
 	addr, _ := netip.AddrFromSlice(b[:len(b)-4]) // 4 or 16 bytes: always an address
 	return Host{Addr: addr, Port: int32(binary.BigEndian.Uint32(b[len(b)-4:]))}
-}
-
-// RecordSize gives the bytes that the message takes in the log. It fails with
-// a *LimitError when a length does not fit its field. Pure.
-func RecordSize(m *Message) (int, error) {
-	if n := len(m.Topic); n > topicBytesMaxV2 {
-		return 0, &LimitError{What: "topic", Value: int64(n), Max: topicBytesMaxV2, sentinel: ErrMessageIllegal}
-	}
-	if n := len(m.Properties); n > propertiesBytesMax {
-		return 0, &LimitError{What: "properties", Value: int64(n), Max: propertiesBytesMax, sentinel: ErrPropertiesTooLong}
-	}
-	n := recordFixedBytes + m.BornHost.size() + m.StoreHost.size() - 2*hostBytesV4 +
-		len(m.Body) + len(m.Topic) + len(m.Properties)
-	if len(m.Topic) > topicBytesMaxV1 {
-		n++
-	}
-	if n > math.MaxInt32 {
-		return 0, &LimitError{What: "record", Value: int64(n), Max: math.MaxInt32, sentinel: ErrMessageIllegal}
-	}
-	return n, nil
-}
-
-// AppendRecord appends the record of m to dst. Every field is m's, except that
-// the host bits of the flags follow the hosts, and that size, magic (V2 for a
-// topic of more than 127 bytes) and checksum follow the content. The lengths
-// must fit, as RecordSize tells; no other limit is looked at. Pure, and
-// without an allocation if dst has the room.
-//
-// RocketMQ MessageExtEncoder.encode.
-func AppendRecord(dst []byte, m *Message) []byte {
-	size, err := RecordSize(m)
-	if err != nil {
-		panic("commitlog: AppendRecord: " + err.Error())
-	}
-	magic := MagicV1
-	if len(m.Topic) > topicBytesMaxV1 {
-		magic = MagicV2
-	}
-	dst = appendInt32(dst, int32(size))
-	dst = binary.BigEndian.AppendUint32(dst, magic)
-	dst = binary.BigEndian.AppendUint32(dst, bodyCRC(m.Body))
-	dst = appendInt32(dst, m.QueueID)
-	dst = appendInt32(dst, m.Flag)
-	dst = appendInt64(dst, m.QueueOffset)
-	dst = appendInt64(dst, m.PhysicalOffset)
-	dst = appendInt32(dst, m.storedSysFlag())
-	dst = appendInt64(dst, m.BornTimestamp)
-	dst = appendHost(dst, m.BornHost)
-	dst = appendInt64(dst, m.StoreTimestamp)
-	dst = appendHost(dst, m.StoreHost)
-	dst = appendInt32(dst, m.ReconsumeTimes)
-	dst = appendInt64(dst, m.PreparedTransactionOffset)
-	dst = appendInt32(dst, int32(len(m.Body)))
-	dst = append(dst, m.Body...)
-	if magic == MagicV2 {
-		dst = append(dst, byte(len(m.Topic)>>8))
-	}
-	dst = append(dst, byte(len(m.Topic)))
-	dst = append(dst, m.Topic...)
-	dst = binary.BigEndian.AppendUint16(dst, uint16(len(m.Properties)))
-	return append(dst, m.Properties...)
-}
-
-// storedSysFlag is SysFlag with the host bits that the hosts ask for.
-func (m *Message) storedSysFlag() int32 {
-	f := m.SysFlag &^ (FlagBornHostV6 | FlagStoreHostV6)
-	if m.BornHost.isV6() {
-		f |= FlagBornHostV6
-	}
-	if m.StoreHost.isV6() {
-		f |= FlagStoreHostV6
-	}
-	return f
-}
-
-// Places of the fields that only the append section knows. The first three are
-// the same in every record; the store timestamp stands behind the born host.
-const (
-	queueOffsetAt    = 20
-	physicalOffsetAt = 28
-	sysFlagAt        = 36
-)
-
-// patchRecord sets in an encoded record what is known only once it has its
-// place: queue offset, physical offset and store timestamp (milliseconds).
-// Nothing of it is under the body's checksum.
-func patchRecord(record []byte, queueOffset, physicalOffset, storeTimestamp int64) {
-	binary.BigEndian.PutUint64(record[queueOffsetAt:], uint64(queueOffset))
-	binary.BigEndian.PutUint64(record[physicalOffsetAt:], uint64(physicalOffset))
-	at := 48 + hostBytesV4
-	if int32(binary.BigEndian.Uint32(record[sysFlagAt:]))&FlagBornHostV6 != 0 {
-		at = 48 + hostBytesV6
-	}
-	binary.BigEndian.PutUint64(record[at:], uint64(storeTimestamp))
-}
-
-// AppendFiller appends the 8-byte header of the filler that takes the rest of
-// a segment: remaining bytes, the header included, at least 8. What follows
-// the header in the segment may be anything.
-func AppendFiller(dst []byte, remaining int) []byte {
-	return binary.BigEndian.AppendUint32(appendInt32(dst, int32(remaining)), MagicBlank)
-}
-
-func appendInt32(dst []byte, v int32) []byte { return binary.BigEndian.AppendUint32(dst, uint32(v)) }
-func appendInt64(dst []byte, v int64) []byte { return binary.BigEndian.AppendUint64(dst, uint64(v)) }
-
-func appendHost(dst []byte, h Host) []byte {
-	if h.isV6() {
-		a := h.Addr.As16()
-		dst = append(dst, a[:]...)
-	} else {
-		a := h.v4()
-		dst = append(dst, a[:]...)
-	}
-	return appendInt32(dst, h.Port)
 }

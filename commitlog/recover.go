@@ -12,7 +12,8 @@ import (
 // recovery finds where the log ends. It only reads, so that a log that is
 // opened for reading finds the same end. The cases, in order:
 //
-//  1. A truncation was under way: the log ends where it cuts.
+//  1. A truncation was under way: the log ends where it cuts, or before as 2
+//     has it.
 //  2. Our hint fits: bytes below its flushed offset are known to be on the
 //     disk and are not looked at, but for the few before it, which it knows the
 //     checksum of. If they are not what they were, it is damage: the log opens
@@ -63,19 +64,15 @@ func (r *recovery) run() error {
 		return r.scan(w, r.from)
 	}
 	r.timestamp = r.hint.Timestamp
-	if cut := r.hint.CutTo; cut >= 0 {
-		r.from, r.end = min(max(cut, first), end), min(max(cut, first), end)
-	} else {
-		if err := r.checkTail(w); err != nil {
-			return err
-		}
-		r.from = max(r.hint.Flushed, first)
-		if r.from > end {
-			r.from = r.layout.files[len(r.layout.files)-1].base
-		}
-		if err := r.scan(w, r.from); err != nil {
-			return err
-		}
+	if err := r.checkTail(w); err != nil {
+		return err
+	}
+	r.from = max(r.hint.Flushed, first)
+	if r.from > end {
+		r.from = r.layout.files[len(r.layout.files)-1].base
+	}
+	if err := r.scan(w, r.from); err != nil {
+		return err
 	}
 	r.dispatchFrom = min(max(r.hint.Queued, first), r.end)
 	return nil
@@ -121,10 +118,18 @@ func (r *recovery) chooseStart(w *walker) error {
 	return nil
 }
 
+// limit is where the log ends at most.
+func (r *recovery) limit() int64 {
+	if r.hint != nil && r.hint.CutTo >= 0 {
+		return min(r.hint.CutTo, r.layout.end())
+	}
+	return r.layout.end()
+}
+
 // scan walks good records from an offset on.
 func (r *recovery) scan(w *walker, from int64) error {
-	at, total, told := from, r.layout.end()-from, from
-	for at < r.layout.end() {
+	at, total, told := from, r.limit()-from, from
+	for at < r.limit() {
 		h, bad, err := w.check(at)
 		if err != nil {
 			return err

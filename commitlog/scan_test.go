@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"testing"
 
+	"github.com/haengine/haengine/internal/fixture"
 	"pgregory.net/rapid"
 )
 
@@ -199,5 +201,32 @@ func TestScanGoesOnBehindASegmentThatCannotBeRead(t *testing.T) {
 	}
 	if want := []ItemKind{ItemRecord, ItemFiller, ItemDamage, ItemRecord, ItemFiller, ItemEnd}; !slices.Equal(kinds, want) {
 		t.Errorf("kinds %v, want %v", kinds, want)
+	}
+}
+
+// The log's own scan, of a store that nobody else has open, leaves the store
+// as it is and ends where RocketMQ's recovery does.
+func TestScanOfAClosedStoreEndsAtItsRecoveredEnd(t *testing.T) {
+	for _, name := range []string{"mixed", "killed"} {
+		dir, lines := fixture.Unpack(t, name), fixture.Expected(t, name)
+		l, err := OpenReadOnly(Options{Dir: dir, Logger: discard})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var last Item
+		items := 0
+		for last = range l.Scan(0, math.MaxInt64) {
+			items++
+			if last.Kind == ItemDamage {
+				t.Errorf("%s: %v", name, last.Err)
+			}
+		}
+		want := lines[len(lines)-1]
+		if items != len(lines) || last.Kind != ItemEnd || last.Offset != *want.End || last.SizeWord != want.SizeWord || last.MagicWord != 0 {
+			t.Errorf("%s: %d items, the last %+v; want %d, the end at %d", name, items, last, len(lines), *want.End)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

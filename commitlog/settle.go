@@ -17,28 +17,29 @@ const cutDirectory = "cut"
 // Every step can be cut off by a crash and done again. What is taken away is
 // kept aside and named in one warning.
 func (l *Log) settle(r *recovery) error {
-	var kept []string
-	files := r.layout.files
-	if r.hint != nil && r.hint.CutTo >= 0 && len(files) > 0 {
+	if r.hint != nil && r.hint.CutTo >= 0 && len(r.layout.files) > 0 {
 		// What is cut was copied before the cut was noted.
-		if err := l.cutFiles(files, r.end); err != nil {
+		to := max(r.limit(), r.layout.files[0].base)
+		if err := l.cutFiles(r.layout.files, to); err != nil {
 			return err
 		}
-	} else {
-		for i := len(files) - 1; i > 0 && files[i].base >= r.end; i-- {
-			name, err := l.moveAside(files[i])
-			if err != nil {
-				return err
-			}
-			kept = append(kept, name)
-		}
-		name, err := l.clearBehind(files, r.end)
+		r.layout.files = r.layout.files[:tailOf(r.layout.files, to)+1]
+	}
+	var kept []string
+	files := r.layout.files
+	for i := len(files) - 1; i > 0 && files[i].base >= r.end; i-- {
+		name, err := l.moveAside(files[i])
 		if err != nil {
 			return err
 		}
-		if name != "" {
-			kept = append(kept, name)
-		}
+		kept = append(kept, name)
+	}
+	name, err := l.clearBehind(files, r.end)
+	if err != nil {
+		return err
+	}
+	if name != "" {
+		kept = append(kept, name)
 	}
 	if len(kept) > 0 {
 		l.logger().Warn("the log ends here; what stood behind was no part of it and is kept aside",

@@ -94,22 +94,25 @@ func (l *Log) faulted(err error) error {
 	return bad
 }
 
-// awaitDispatched waits until all whole records are in their queues, the log
-// is in trouble, or the time is over.
+// awaitDispatched waits until all whole records are in their queues. false:
+// it cannot be so, or the time is over.
 func (l *Log) awaitDispatched(limit time.Duration) bool {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
+	look := time.NewTicker(limit / 1000)
+	defer look.Stop()
 	l.dispatcher.hurry()
 	for {
 		moved := l.dispatcher.moved()
 		if l.dispatcher.Offset() >= l.end.Load() {
 			return true
 		}
-		if l.dispatcher.idle() {
-			return false // what is left is the beginning of a record
+		if l.dispatcher.idle() || l.dispatcher.trouble() != nil {
+			return false // the beginning of a record, damage, or a disk that fails
 		}
 		select {
 		case <-moved:
+		case <-look.C: // a trouble is not announced
 		case <-deadline.C:
 			return false
 		}

@@ -133,6 +133,11 @@ func (l *Log) cutLocked(to, end int64) error {
 	if err := l.queues.truncate(to); err != nil {
 		return err
 	}
+	// The cut took the next queue offsets back to what is in the queues. What
+	// the dispatcher had not come to yet has taken some, too.
+	if err := l.dispatcher.catchUp(); err != nil {
+		return err
+	}
 	if err := l.queues.flush(); err != nil {
 		return err
 	}
@@ -155,7 +160,12 @@ func (l *Log) replaceList(old segments, files []segmentFile, to int64) error {
 		replaced = list[n]
 		list[n] = newSegment(l.disk, l.dir, replaced.base, replaced.size)
 	}
-	file, err := list[n].open(true)
+	// A full segment is not written any more, and may be open for reading.
+	open := list[n].use
+	if replaced != nil {
+		open = func() (*openFile, error) { return list[n].open(true) }
+	}
+	file, err := open()
 	if err != nil {
 		return err
 	}

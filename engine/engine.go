@@ -168,7 +168,7 @@ func (e *Engine) settlePuts(ctx context.Context) {
 		case <-tick.C:
 		}
 		if over == nil {
-			e.rings.close() // again each time: a put may have made a ring since
+			e.rings.close()
 		}
 	}
 	e.rings.close()
@@ -245,7 +245,7 @@ func (e *Engine) segmentReady() {
 // trouble is called by the log once, when damage or a failed fsync has made it
 // read-only.
 func (e *Engine) trouble(err error) {
-	e.rings.flush.Drain(transfer.Failed) // no later fsync is believed
+	e.rings.flush.Close(transfer.Failed) // for good: no later fsync is believed
 	e.opts.Logger.Error("the log is read-only from here; restart after looking at the disk", "error", err)
 	e.events.send(Event{Kind: DiskTrouble, Err: err})
 	e.events.send(Event{Kind: StateChanged, State: StateReadOnly, Err: err})

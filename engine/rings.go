@@ -37,6 +37,7 @@ type rings struct {
 	flush   *transfer.Ring
 	replica atomic.Pointer[[]replicaRing]
 	mu      sync.Mutex // serialises growth of the list
+	closed  bool       // guarded by mu: a ring made from now on is closed
 }
 
 func newRings(size int) *rings {
@@ -58,9 +59,13 @@ func (r *rings) forReplicas(kind transfer.Kind, replicas int) *transfer.Ring {
 	if ring := find(list, key); ring != nil {
 		return ring
 	}
-	grown := append(append([]replicaRing(nil), list...), replicaRing{key, transfer.NewRing(r.size)})
+	ring := transfer.NewRing(r.size)
+	if r.closed {
+		ring.Close(transfer.Expired)
+	}
+	grown := append(append([]replicaRing(nil), list...), replicaRing{key, ring})
 	r.replica.Store(&grown)
-	return grown[len(grown)-1].ring
+	return ring
 }
 
 func find(list []replicaRing, key ringKey) *transfer.Ring {
@@ -95,6 +100,9 @@ func (r *rings) waiting() int {
 
 // close ends all waits as expired, and those that still come.
 func (r *rings) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
 	r.flush.Close(transfer.Expired)
 	for _, rr := range *r.replica.Load() {
 		rr.ring.Close(transfer.Expired)

@@ -24,10 +24,9 @@ import (
 //	want, report, expired, deadline, state
 //	end [eof]          the connection is over: lost, or closed by the master
 type followerScript struct {
-	f    *Follower
-	log  Range
-	now  time.Duration
-	live bool
+	f   *Follower
+	log Range
+	now time.Duration
 }
 
 var errConnectionLost = errors.New("connection reset by peer")

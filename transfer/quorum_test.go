@@ -219,6 +219,7 @@ func TestCommittedIsTrueWhileConnectionsComeAndGo(t *testing.T) {
 	q := NewQuorum()
 	var said atomic.Int64 // stored before each Ack
 	steady := join(t, q, "steady")
+	steady.Ack(0, unknown)
 	var visitors, loop sync.WaitGroup
 	var done atomic.Bool
 	loop.Go(func() {

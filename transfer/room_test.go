@@ -175,11 +175,12 @@ func TestRoomUnderStress(t *testing.T) {
 
 func TestWaitForRoomDoesNotAllocate(t *testing.T) {
 	r := NewRing(1)
-	go func() {
+	var other sync.WaitGroup
+	other.Go(func() {
 		for r.ReserveWait(context.Background()) == nil {
 			r.Cancel()
 		}
-	}()
+	})
 	n := testing.AllocsPerRun(1000, func() {
 		if err := r.ReserveWait(context.Background()); err != nil {
 			t.Error(err)
@@ -188,6 +189,7 @@ func TestWaitForRoomDoesNotAllocate(t *testing.T) {
 		r.Cancel()
 	})
 	r.Close(Stopped)
+	other.Wait()
 	if n != 0 {
 		t.Errorf("%v allocations, want 0", n)
 	}

@@ -16,6 +16,7 @@ import (
 // Outcome says how a wait ended.
 type Outcome uint8
 
+// What may become of a wait.
 const (
 	Pending   Outcome = iota // it has not
 	Done                     // the offset was reached
@@ -120,8 +121,8 @@ const passBatch = 64
 // Source: RocketMQ GroupTransferService and GroupCommitService with
 // GroupCommitRequest, which look at each request under a lock.
 type Ring struct {
-	slots  []slot        // length is a power of two; fixed by NewRing, as mask
-	mask   uint64        //
+	slots  []slot        // length is a power of two; fixed by NewRing
+	mask   uint64        // len(slots) - 1
 	closed atomic.Uint32 // Outcome given to Close, Pending before; read by each Push
 	_      cpu.CacheLinePad
 	next   uint64        // next ticket; the append section's, as the two below
@@ -228,7 +229,10 @@ func (r *Ring) Complete(offset int64, now time.Duration) int {
 // Drain ends every wait now: with Done where an overlapping Complete has
 // reached it, otherwise with o. The ring can be used on. It returns how many
 // waits this call ended.
-func (r *Ring) Drain(o Outcome) int { return r.enter(noOffset, noTime, o) }
+func (r *Ring) Drain(o Outcome) int {
+	invariant.Check(o != Pending, "transfer: a wait cannot end as pending")
+	return r.enter(noOffset, noTime, o)
+}
 
 // Close is Drain for good: there is no more room, those who wait for room get
 // ErrRingClosed, and what is still pushed on an earlier reservation ends with o

@@ -230,6 +230,7 @@ func copyIntoMap(size int, d time.Duration) (round, error) {
 	}
 	defer unmap(m)
 	r, source := round{latency: new(latencies)}, make([]byte, size)
+	cpu := cpuTime(nil)
 	start := time.Now()
 	end := start.Add(d)
 	for at, now := 0, start; now.Before(end); r.messages++ {
@@ -243,5 +244,6 @@ func copyIntoMap(size int, d time.Duration) (round, error) {
 		now = then
 	}
 	r.took, r.bytes = time.Since(start), r.messages*int64(size)
+	r.cpu = cpuTime(nil) - cpu
 	return r, nil
 }

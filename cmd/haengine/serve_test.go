@@ -281,3 +281,18 @@ func TestTheLogIsTextByDefault(t *testing.T) {
 		}
 	}
 }
+
+func TestAnotherClustersStoreIsWrongConfiguration(t *testing.T) {
+	m := startNode(t, "--ha-listen", "127.0.0.1:0", "--cluster-id", "a")
+	m.stopCleanly(t)
+	o := expect(t, exitUsage, "serve", "--store", m.store, "--cluster-id", "b", "--ha-listen", "127.0.0.1:0", "--admin-listen", "")
+	mustContain(t, o.stderr, `"a"`, `"b"`, "Try: haengine help serve\n")
+}
+
+func TestAnotherSegmentSizeThanTheStoresIsRefused(t *testing.T) {
+	m := startNode(t, "--ha-listen", "127.0.0.1:0", "--load", "0,10,1")
+	waitUntil(t, func() bool { return len(m.puts()) == 1 })
+	m.stopCleanly(t)
+	o := expect(t, exitFailed, "serve", "--store", m.store, "--segment-bytes", "2MiB", "--ha-listen", "127.0.0.1:0", "--admin-listen", "")
+	mustContain(t, o.stderr, "1048576", "2097152")
+}

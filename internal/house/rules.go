@@ -70,7 +70,7 @@ func Project() Rules {
 	library := []string{"commitlog", "transfer", "reactor", "engine"}
 	return Rules{
 		Directories: []string{
-			".ci", "cmd", "commitlog", "docs", "engine", "internal", "reactor", "testdata", "transfer",
+			".ci", "bench", "cmd", "commitlog", "docs", "engine", "internal", "interop", "reactor", "testdata", "transfer",
 		},
 		Rooms: []Room{
 			{

@@ -7,6 +7,7 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.atomic.LongAdder;
+import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageExtBrokerInner;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.PutMessageStatus;
@@ -136,6 +137,7 @@ final class Phase {
             m.setBornHost(BORN);
             m.setStoreHost(STORE);
             m.setBornTimestamp(System.currentTimeMillis());
+            MessageAccessor.setProperties(m, new HashMap<>());
             m.setPropertiesString("");
             return m;
         }

@@ -1,0 +1,44 @@
+//go:build !race
+
+package engine
+
+import (
+	"context"
+	"strings"
+	"testing"
+)
+
+// The race detector's instrumentation allocates, so these run without it.
+
+func TestPutAllocatesNothingInSteadyState(t *testing.T) {
+	t.Run("asynchronous master", func(t *testing.T) {
+		expectNoAllocations(t, openMaster(t, Options{SegmentBytes: 64 << 20}))
+	})
+	t.Run("synchronous master and its replica", func(t *testing.T) {
+		m := openMaster(t, Options{Role: SyncMaster, SegmentBytes: 64 << 20})
+		openSlave(t, m, Options{SegmentBytes: 64 << 20})
+		waitReplicas(t, m, 1)
+		expectNoAllocations(t, m)
+	})
+	t.Run("synchronous flush", func(t *testing.T) {
+		expectNoAllocations(t, openMaster(t, Options{Flush: SyncFlush, SegmentBytes: 64 << 20}))
+	})
+}
+
+// expectNoAllocations counts what the whole process allocates for a put: the
+// producer, the loops on both sides, the flusher and the dispatcher.
+func expectNoAllocations(t *testing.T, m *Engine) {
+	t.Helper()
+	ctx, msg := context.Background(), message("t", 0, strings.Repeat("x", 1000))
+	put := func() {
+		if _, err := m.Put(ctx, msg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 200 {
+		put()
+	}
+	if n := testing.AllocsPerRun(1000, put); n > 0 {
+		t.Errorf("%v allocations a put, want 0", n)
+	}
+}

@@ -1,0 +1,92 @@
+package sim
+
+import (
+	"flag"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+var (
+	oneSeed   = flag.Uint64("seed", 0, "run this seed only, with a trace; 0: random ones")
+	seedCount = flag.Int("seeds", 8, "how many random seeds each test runs")
+)
+
+// runSeeds runs a configuration with random seeds, or with the one asked for.
+func runSeeds(t *testing.T, cfg func(r *rand.Rand) Config) {
+	count := *seedCount
+	if testing.Short() {
+		count = 3
+	}
+	if *oneSeed != 0 {
+		count = 1
+	}
+	for range count {
+		seed := *oneSeed
+		if seed == 0 {
+			seed = rand.Uint64()>>1 + 1
+		}
+		c := cfg(rand.New(rand.NewPCG(seed, 1)))
+		c.Seed = seed
+		if *oneSeed != 0 {
+			c.Trace = func(at time.Duration, text string) { t.Logf("%12v  %s", at, text) }
+		}
+		t.Logf("seed %d (replay: go test ./internal/sim -run '^%s$' -seed %d)", seed, t.Name(), seed)
+		r, err := Run(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%d events, %d bytes, %d histories, settled after %v", r.Events, r.Bytes, r.Histories, r.Settled)
+		if r.Bytes < 10000 {
+			t.Errorf("only %d bytes were written", r.Bytes)
+		}
+	}
+}
+
+// One history, any number of lost connections and crashes: in the end every
+// replica has the master's log.
+func TestReplicasAgreeAfterAnyFaults(t *testing.T) {
+	runSeeds(t, func(r *rand.Rand) Config {
+		return Config{
+			Replicas: 1 + r.IntN(3), Cascade: r.IntN(2) == 0, HistoryFirst: r.IntN(2) == 0,
+			OverlapBytes: 1 + r.Int64N(1000), FrameBytes: 1 + r.IntN(5000),
+		}
+	})
+}
+
+// A master that loses its end and goes on has two histories: no replica ever
+// mixes them, and one that holds the old one says so.
+func TestNoReplicaMixesTwoHistories(t *testing.T) {
+	runSeeds(t, func(r *rand.Rand) Config {
+		return Config{Replicas: 1 + r.IntN(3), Cascade: r.IntN(2) == 0, Fork: true, OverlapBytes: 1 + r.Int64N(1000), HistoryFirst: r.IntN(2) == 0}
+	})
+}
+
+// A paced session keeps its replica alive and gets there in the end.
+func TestPacedReplicasGetThere(t *testing.T) {
+	runSeeds(t, func(r *rand.Rand) Config {
+		return Config{Replicas: 2, Rate: 5000 + r.Int64N(100000), Storm: 20 * time.Second, Settle: 10 * time.Minute}
+	})
+}
+
+// The same seed gives the same run, or no seed could be replayed.
+func TestSameSeedGivesTheSameRun(t *testing.T) {
+	cfg := Config{Seed: 7, Replicas: 2, Cascade: true, Fork: true}
+	var traces [2][]string
+	var results [2]Result
+	for i := range traces {
+		cfg.Trace = func(at time.Duration, text string) { traces[i] = append(traces[i], at.String()+" "+text) }
+		var err error
+		if results[i], err = Run(cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if results[0] != results[1] || len(traces[0]) != len(traces[1]) {
+		t.Fatalf("%+v and %+v, traces of %d and %d lines", results[0], results[1], len(traces[0]), len(traces[1]))
+	}
+	for i, line := range traces[0] {
+		if line != traces[1][i] {
+			t.Fatalf("%q and %q", line, traces[1][i])
+		}
+	}
+}
