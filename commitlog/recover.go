@@ -61,6 +61,11 @@ func (r *recovery) run() error {
 			return err
 		}
 		r.dispatchFrom = r.from
+		if !r.clean {
+			// Nothing says how much of the queues was on the disk, and a queue
+			// that lost units gives its offsets out again.
+			r.dispatchFrom = r.layout.files[0].base
+		}
 		return r.scan(w, r.from)
 	}
 	r.timestamp = r.hint.Timestamp

@@ -63,8 +63,9 @@ func TestAFullDiskRefusesPutsUntilThereIsSpaceAgain(t *testing.T) {
 	}
 	disk := smallDisk(t, 64<<20)
 	t.Parallel()
+	// The rate leaves time to take the space before a third segment does.
 	d := daemon{store: filepath.Join(disk, "store"), args: masterArgs("--segment-bytes", "16MiB", "--retention", "0",
-		"--load", "0,60KiB,0", "--load-outstanding", "4")}
+		"--load", "120,60KiB,0", "--load-outstanding", "4")}
 	m := d.serve(t)
 	eventually(t, "there are two segments, and the queues", func() bool {
 		files, _ := filepath.Glob(filepath.Join(d.store, "commitlog", "*"))
@@ -114,7 +115,7 @@ func TestASlaveOnAFullDiskGoesOnWhenThereIsSpaceAgain(t *testing.T) {
 	}
 	disk := smallDisk(t, 64<<20)
 	t.Parallel()
-	m := serveMaster(t, "", "--segment-bytes", "16MiB", "--load", "400,60KiB,600", "--load-replicas", "1", "--load-outstanding", "4", "--housekeeping", "5s", "--heartbeat", "1s")
+	m := serveMaster(t, "", "--segment-bytes", "16MiB", "--load", "120,60KiB,600", "--load-replicas", "1", "--load-outstanding", "4", "--housekeeping", "5s", "--heartbeat", "1s")
 	s := serveSlave(t, filepath.Join(disk, "store"), m.serving.HAListen, "--segment-bytes", "16MiB", "--retention", "0", "--housekeeping", "5s", "--heartbeat", "1s")
 	eventually(t, "there are two segments, and the queues", func() bool {
 		files, _ := filepath.Glob(filepath.Join(s.store, "commitlog", "*"))

@@ -73,6 +73,7 @@ func Project() Rules {
 			".ci", "bench", "cmd", "commitlog", "docs", "engine", "internal", "interop", "reactor", "testdata", "transfer",
 		},
 		Rooms: []Room{
+			{Package: "internal/e2e"},
 			{
 				Package: "commitlog",
 				Imports: []string{sys, "github.com/valyala/bytebufferpool", invariant},
