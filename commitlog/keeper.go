@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -45,7 +46,9 @@ type keeper struct {
 }
 
 func newKeeper(l *Log) *keeper {
-	return &keeper{log: l, kick: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
+	k := &keeper{log: l, kick: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
+	k.keep.Store(math.MaxInt64) // no replica is connected yet
+	return k
 }
 
 func (k *keeper) start() { go k.run() }

@@ -106,13 +106,13 @@ type FrameError struct {
 }
 
 func (e *FrameError) Error() string {
-	switch e.What {
-	case ErrFrameSize:
+	switch {
+	case errors.Is(e.What, ErrFrameSize):
 		return fmt.Sprintf("master sent a frame of %d bytes at offset %d, want 0 to %d bytes", e.Frame.Bytes, e.Frame.Offset, e.BytesLimit)
-	case ErrFrameBorder:
+	case errors.Is(e.What, ErrFrameBorder):
 		return fmt.Sprintf("master sent a frame of %d bytes at offset %d, which passes our segment border at %d: its segments are not of our %d bytes; set the same segment size on both",
 			e.Frame.Bytes, e.Frame.Offset, e.Frame.Offset-e.Frame.Offset%e.SegmentBytes+e.SegmentBytes, e.SegmentBytes)
-	case ErrFrameBase:
+	case errors.Is(e.What, ErrFrameBase):
 		return fmt.Sprintf("master began our empty log at offset %d, which is no segment start for our segments of %d bytes; set the same segment size on both", e.Frame.Offset, e.SegmentBytes)
 	default:
 		return fmt.Sprintf("master sent offset %d, want %d", e.Frame.Offset, e.Want)

@@ -198,6 +198,16 @@ func TestFollowerAgreesWithItsMasterOverManyConnections(t *testing.T) {
 	})
 }
 
+func TestMasterOffsetIsTheHighestFrameEnd(t *testing.T) {
+	f := NewFollower(FollowerConfig{SegmentBytes: 4096})
+	f.Begin(Range{}, 0)
+	for _, fr := range []Frame{{1, 0}, {1, 99}} {
+		if _, err := f.Header(AppendFrame(nil, fr), Range{}, 0); err != nil || f.MasterOffset() != fr.End() {
+			t.Errorf("after %v: %d, %v", fr, f.MasterOffset(), err)
+		}
+	}
+}
+
 func FuzzFollower(f *testing.F) {
 	log := randomLog(3, 300)
 	stream, _ := masterStream(log, 200, 40, 256)

@@ -87,3 +87,15 @@ func TestHugeDebtDoesNotOverflow(t *testing.T) {
 		t.Errorf("free at %v", p.FreeAt())
 	}
 }
+
+func TestIdlePacerRunsAheadByOneBurst(t *testing.T) {
+	p := NewPacer(1000)
+	p.Take(1, 0)
+	p.Take(100, time.Hour)
+	if !p.Ready(time.Hour) {
+		t.Errorf("a burst's worth has to be waited for until %v", p.FreeAt())
+	}
+	if p.Take(1, time.Hour); p.Ready(time.Hour) {
+		t.Error("more than a burst passes at once")
+	}
+}

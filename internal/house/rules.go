@@ -73,7 +73,7 @@ func Project() Rules {
 			".ci", "bench", "cmd", "commitlog", "docs", "engine", "internal", "interop", "reactor", "testdata", "transfer",
 		},
 		Rooms: []Room{
-			{Package: "internal/e2e"},
+			{Package: "internal/e2e", Imports: []string{commitlog}},
 			{
 				Package: "commitlog",
 				Imports: []string{sys, "github.com/valyala/bytebufferpool", invariant},

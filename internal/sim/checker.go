@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"slices"
 
 	"github.com/haengine/haengine/transfer"
@@ -48,6 +49,25 @@ func (w *World) checkSession(s *server) {
 		w.fail("%s acked %d to %s and never held more than %d", s.peer.name, acked, s.node.name, s.peer.highest)
 	case sent > max(s.node.highest, 1):
 		w.fail("%s sent %s up to %d and never held more than %d", s.node.name, s.peer.name, sent, s.node.highest)
+	}
+}
+
+// checkRefusal holds that a replica's first report may be out of place, because
+// its master lost something, and a later one never is.
+func (w *World) checkRefusal(s *server, err error) {
+	var report *transfer.ReportError
+	if s.peer == nil || errors.As(err, &report) && report.First || errors.Is(err, transfer.ErrUnservable) {
+		return
+	}
+	w.fail("%s refuses a report of %s: %v", s.node.name, s.peer.name, err)
+}
+
+// checkEnd holds that no frame of a server of ours is refused, and that logs of
+// one history do not differ.
+func (w *World) checkEnd(n *Node, err error) {
+	var frame *transfer.FrameError
+	if errors.As(err, &frame) || errors.Is(err, transfer.ErrDiverged) && len(w.histories) == 1 {
+		w.fail("%s: %v", n.name, err)
 	}
 }
 

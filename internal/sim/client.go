@@ -32,6 +32,7 @@ func (n *Node) dial() {
 		n.upstream.accept(b, n)
 		w.sockets = append(w.sockets, a)
 		n.client = c
+		n.dials++
 		now := w.clock.Now()
 		report := n.follower.Begin(n.log.Range(), now)
 		c.report(report, now)
@@ -43,17 +44,16 @@ func (n *Node) dial() {
 func (n *Node) ended(c *client, err error) {
 	w := n.world
 	n.client = nil
+	w.checkEnd(n, err)
 	if got, want := n.log.Discard(), n.follower.Unpublished(); got != want && c != nil {
 		w.fail("%s: %d bytes behind the end, the follower says %d", n.name, got, want)
 	}
 	n.follower.Ended(err, w.clock.Now())
-	wait := time.Duration(0)
-	switch n.follower.State() {
-	case transfer.FollowerDiverged, transfer.FollowerRefused:
-		wait = n.backoff.Refused()
-	default:
-		wait = n.backoff.Lost()
+	next := n.backoff.Lost
+	if s := n.follower.State(); s == transfer.FollowerDiverged || s == transfer.FollowerRefused {
+		next = n.backoff.Refused
 	}
+	wait := next()
 	w.trace("%s: %v: %s; again in %v", n.name, n.follower.State(), n.follower.Reason(), wait)
 	life := n.life
 	w.clock.After(wait, func() {
@@ -94,7 +94,7 @@ func (c *client) receive() (int, error) {
 			return got, err
 		}
 		if base, ok := n.follower.StartOffset(); ok {
-			return got, n.start(base)
+			n.start(base)
 		}
 	case transfer.WantCompare:
 		own := n.log.View(want.Offset, got)
@@ -118,16 +118,16 @@ func (c *client) receive() (int, error) {
 	return got, nil
 }
 
-func (n *Node) start(base int64) error {
+// start gives an empty log its place.
+func (n *Node) start(base int64) {
 	if err := n.log.StartAt(base); err != nil {
 		n.world.fail("%s: %v", n.name, err)
-		return nil
+		return
 	}
 	if n.follower.SkipByte() {
 		n.log.Append([]byte{0})
 		n.grew()
 	}
-	return nil
 }
 
 // turn reports and sets the timer after something happened.

@@ -106,7 +106,15 @@ func (s *Socket) arrive(piece []byte) {
 	}
 	s.onTheWay -= len(piece)
 	s.peer.in = append(s.peer.in, piece...)
-	s.peer.handler.Readable()
+	if s.net.Random.IntN(2) == 0 {
+		s.peer.handler.Readable()
+	} else { // a busy reader finds several pieces together
+		s.net.Clock.After(time.Duration(s.net.Random.Int64N(int64(2*time.Millisecond))), func() {
+			if !s.peer.over {
+				s.peer.handler.Readable()
+			}
+		})
+	}
 	if s.blocked && !s.over {
 		s.blocked = false
 		s.handler.Writable()

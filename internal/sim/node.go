@@ -21,6 +21,7 @@ type Node struct {
 
 	up          bool
 	unreachable bool // dials fail
+	dials       int  // connections made
 	life        int  // counts starts and stops: what an earlier life planned is void
 	servers     []*server
 	client      *client

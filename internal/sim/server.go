@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"io"
 	"time"
 
@@ -46,13 +47,14 @@ func (s *server) Readable() {
 		if n > 0 {
 			if bad := s.session.Feed(buf[:n], s.node.log.Range(), w.clock.Now()); bad != nil {
 				w.trace("%s: %v", s.node.name, bad)
+				w.checkRefusal(s, bad)
 				s.socket.Close(bad)
 				return
 			}
 			s.acknowledge()
 			continue
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			s.socket.Close(err)
 			return
 		}

@@ -90,3 +90,34 @@ func TestSameSeedGivesTheSameRun(t *testing.T) {
 		}
 	}
 }
+
+// Without faults and traffic nothing is lost: heartbeats of both sides keep a
+// connection, with delays near the heartbeat's interval too.
+func TestIdlePairsStayConnected(t *testing.T) {
+	for _, delay := range []time.Duration{0, 4900 * time.Millisecond} {
+		w := newWorld(Config{Seed: 5, Replicas: 2, Cascade: true}.filled())
+		w.net.DelayMax = delay + time.Millisecond
+		w.appendSome()
+		step := func(until time.Duration) {
+			for w.failed == nil && w.clock.Step(until) {
+				w.check()
+			}
+		}
+		step(30 * time.Second)
+		w.appending = false
+		step(60 * time.Second)
+		before := make([]int, len(w.nodes))
+		for i, n := range w.nodes {
+			before[i] = n.dials
+		}
+		step(10 * time.Minute)
+		if w.failed != nil || !w.settled() {
+			t.Fatalf("delay %v: %v, %s", delay, w.failed, w.describe())
+		}
+		for i, n := range w.nodes {
+			if n.dials != before[i] {
+				t.Errorf("delay %v: %s dialled %d times while idle", delay, n.name, n.dials-before[i])
+			}
+		}
+	}
+}

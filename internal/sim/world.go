@@ -46,14 +46,14 @@ func (c Config) filled() Config {
 	return c
 }
 
-// Violation is something that must not be.
-type Violation struct {
+// ViolationError is something that must not be.
+type ViolationError struct {
 	Seed uint64
 	At   time.Duration
 	Text string
 }
 
-func (v *Violation) Error() string {
+func (v *ViolationError) Error() string {
 	return fmt.Sprintf("seed %d at %v: %s", v.Seed, v.At, v.Text)
 }
 
@@ -67,7 +67,7 @@ type World struct {
 	sockets   []*Socket
 	histories [][]byte // what the master's log once was; the last is its log now
 	appending bool
-	failed    *Violation
+	failed    *ViolationError
 }
 
 // Result is what a run came to.
@@ -78,7 +78,7 @@ type Result struct {
 	Settled   time.Duration // after the storm
 }
 
-// Run runs a world and returns the first *Violation, or nil.
+// Run runs a world and returns the first *ViolationError, or nil.
 func Run(cfg Config) (Result, error) {
 	w := newWorld(cfg.filled())
 	r := Result{}
@@ -211,7 +211,7 @@ func (w *World) upTo(d time.Duration) time.Duration { return time.Duration(w.ran
 
 func (w *World) fail(format string, args ...any) {
 	if w.failed == nil {
-		w.failed = &Violation{Seed: w.cfg.Seed, At: w.clock.Now(), Text: fmt.Sprintf(format, args...)}
+		w.failed = &ViolationError{Seed: w.cfg.Seed, At: w.clock.Now(), Text: fmt.Sprintf(format, args...)}
 	}
 }
 

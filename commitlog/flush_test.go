@@ -1,0 +1,169 @@
+package commitlog
+
+import (
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// slowDisk is an operating system's disk whose syncs are counted and can be
+// held.
+type slowDisk struct {
+	Disk
+	syncs *atomic.Int64
+	hold  *sync.RWMutex
+}
+
+type slowFile struct {
+	File
+	disk *slowDisk
+	path string
+}
+
+func (d *slowDisk) Open(path string, write bool) (File, error) {
+	f, err := d.Disk.Open(path, write)
+	if err != nil {
+		return nil, err
+	}
+	return &slowFile{f, d, path}, nil
+}
+
+func (d *slowDisk) Create(path string, size int64) (File, error) {
+	f, err := d.Disk.Create(path, size)
+	if err != nil {
+		return nil, err
+	}
+	return &slowFile{f, d, path}, nil
+}
+
+func (f *slowFile) Sync() error {
+	if filepath.Base(filepath.Dir(f.path)) == segmentsDirectory {
+		f.disk.hold.RLock()
+		defer f.disk.hold.RUnlock()
+		f.disk.syncs.Add(1)
+	}
+	return f.File.Sync()
+}
+
+// One fdatasync serves all that wait for it.
+func TestOneSyncServesAllThatWait(t *testing.T) {
+	disk := &slowDisk{Disk: NewTwin(1), syncs: &atomic.Int64{}, hold: &sync.RWMutex{}}
+	o := twinOptions(nil)
+	o.Disk, o.SegmentBytes, o.Flush = disk, 1<<20, SyncFlush
+	var told []int64
+	var mu sync.Mutex
+	o.OnFlushed = func(offset int64) { mu.Lock(); told = append(told, offset); mu.Unlock() }
+	l := mustOpen(t, o)
+	mustPut(t, l, "topic", 0, 10)
+	if err := l.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	l.roller.stop() // its syncs of new segments would be counted
+	l.roller.quit, l.roller.done = make(chan struct{}), make(chan struct{})
+	l.roller.start()
+	before := disk.syncs.Load()
+	const waiters = 40
+	var wg sync.WaitGroup
+	disk.hold.Lock()
+	for range waiters {
+		wg.Go(func() {
+			a := mustPut(t, l, "topic", 0, 100)
+			l.RequestFlush(a.EndOffset)
+			if err := l.Flush(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for l.EndOffset() < waiters*200 { // all have appended
+		time.Sleep(time.Millisecond)
+	}
+	disk.hold.Unlock()
+	wg.Wait()
+	if n := disk.syncs.Load() - before; n > 3 {
+		t.Errorf("%d syncs for %d waiters", n, waiters)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for i := 1; i < len(told); i++ {
+		if told[i] <= told[i-1] {
+			t.Errorf("flushed offset %d told after %d", told[i], told[i-1])
+		}
+	}
+	if told[len(told)-1] != l.EndOffset() {
+		t.Errorf("told %d, the log ends at %d", told[len(told)-1], l.EndOffset())
+	}
+}
+
+// ASYNC_FLUSH: enough pages in an interval, or the thorough interval.
+func TestIntervalsFlushByPagesOrThoroughly(t *testing.T) {
+	await := func(l *Log, offset int64) bool {
+		for range 2000 {
+			if l.FlushedOffset() >= offset {
+				return true
+			}
+			time.Sleep(time.Millisecond)
+		}
+		return false
+	}
+	o := twinOptions(NewTwin(1))
+	o.SegmentBytes = 1 << 20
+	o.FlushInterval, o.FlushThorough = 5*time.Millisecond, time.Hour
+	l := mustOpen(t, o)
+	small := mustPut(t, l, "topic", 0, 1000)
+	for range 20 {
+		l.flusher.interval(time.Now())
+	}
+	if l.FlushedOffset() >= small.EndOffset {
+		t.Error("a page was flushed at once")
+	}
+	var last Appended
+	for range 5 {
+		last = mustPut(t, l, "topic", 0, 4000)
+	}
+	if !await(l, last.EndOffset) {
+		t.Errorf("flushed %d of %d: enough pages are there", l.FlushedOffset(), last.EndOffset)
+	}
+
+	o = twinOptions(NewTwin(1))
+	o.FlushInterval, o.FlushThorough = 5*time.Millisecond, 20*time.Millisecond
+	l = mustOpen(t, o)
+	if small = mustPut(t, l, "topic", 0, 10); !await(l, small.EndOffset) {
+		t.Error("the thorough flush did not come")
+	}
+}
+
+// Opening a log that was closed cleanly looks at a few bytes of it, whatever
+// its size; after a crash it looks at what came after the hint.
+func TestCleanOpeningReadsNoRecords(t *testing.T) {
+	disk := NewTwin(1)
+	o := twinOptions(disk)
+	o.SegmentBytes = 64 << 10
+	all := writeStore(t, o, 2000, 1000)
+	r := func(change func(*hint)) *recovery {
+		t.Helper()
+		h, err := readHint(disk, o.Dir)
+		if err != nil || h == nil {
+			t.Fatal(h, err)
+		}
+		change(h)
+		layout, err := loadLayout(disk, filepath.Join(o.Dir, segmentsDirectory), 0, h.SegmentBytes, discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &recovery{disk: disk, layout: layout, hint: h, clean: true, logger: discard}
+		if err := r.run(); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	end := all[1999].EndOffset
+	if got := r(func(*hint) {}); got.from != end || got.end != end || got.dispatchFrom != end {
+		t.Errorf("scanned from %d, dispatch from %d, the log ends at %d", got.from, got.dispatchFrom, end)
+	}
+	after := all[1900].Offset
+	if got := r(func(h *hint) { h.Flushed, h.Queued, h.TailBytes = after, after, 0 }); got.from != after || got.end != end {
+		t.Errorf("scanned from %d to %d, want %d to %d", got.from, got.end, after, end)
+	}
+}
