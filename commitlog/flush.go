@@ -66,20 +66,21 @@ func (f *flusher) run() {
 // interval flushes without being asked, if there is enough to do or it was put
 // off for long enough.
 func (f *flusher) interval(now time.Time) {
-	const page = 4096 // RocketMQ's, whatever the machine's is
 	l := f.log
-	end, flushed := l.end.Load(), l.flushed.Load()
-	due := now.Sub(f.thorough) >= l.opts.FlushThorough
-	if end == flushed || end/page-flushed/page < int64(l.opts.FlushPages) && !due {
-		if due {
-			f.thorough = now
-		}
-		return
+	since := now.Sub(f.thorough)
+	if l.opts.flushDue(l.end.Load(), l.flushed.Load(), since) {
+		f.pass()
 	}
-	f.pass()
-	if due {
+	if since >= l.opts.FlushThorough {
 		f.thorough = now
 	}
+}
+
+// flushDue tells whether an interval is to flush, since after the last
+// thorough one.
+func (o *Options) flushDue(end, flushed int64, since time.Duration) bool {
+	const page = 4096 // RocketMQ's, whatever the machine's is
+	return end > flushed && (since >= o.FlushThorough || end/page-flushed/page >= int64(o.FlushPages))
 }
 
 // stop flushes what there is and ends the goroutine. No byte may be added.

@@ -253,6 +253,36 @@ func TestEmptyPlainReplicaGetsTheLastSegmentOrAll(t *testing.T) {
 	}
 }
 
+func TestReplicaStartedAtTheLastSegmentIsNoCopyOfWhatLiesBefore(t *testing.T) {
+	const limit = 300 * time.Millisecond
+	m := openMaster(t, Options{Role: SyncMaster, SegmentBytes: 64 << 10, SlaveTimeout: limit})
+	silent := dialRaw(t, m)
+	silent.report(0)
+	waitReplicas(t, m, 1)
+	early, err := m.PutAsync(message("t", 0, strings.Repeat("x", 1000)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent.Close()
+	eventually(t, "the silent replica is gone", func() bool { return len(m.Status().Replicas) == 0 })
+	for m.log.EndOffset() < 100<<10 {
+		if r, _ := m.Put(context20(t), message("t", 0, strings.Repeat("x", 3000))); !r.Appended() {
+			t.Fatal("put was not stored")
+		}
+	}
+	late := dialRaw(t, m)
+	late.report(0)
+	late.readUntil(64<<10, m.log.EndOffset())
+	late.report(m.log.EndOffset())
+	if r, _ := early.Wait(context20(t)); r.Status != PutFlushSlaveTimeout {
+		t.Fatalf("status %v of a record that no replica holds", r.Status)
+	}
+	eventually(t, "the late replica counts", func() bool {
+		late.report(m.log.EndOffset())
+		return m.ConfirmedOffset() == m.log.EndOffset()
+	})
+}
+
 func TestSlowReplicaDoesNotDelayAHealthyOne(t *testing.T) {
 	m := openMaster(t, Options{SegmentBytes: 8 << 20})
 	for m.log.EndOffset() < 6<<20 {

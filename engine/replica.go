@@ -34,6 +34,9 @@ type replica struct {
 	timer   *reactor.Timer
 	armed   time.Duration // when timer fires; never when it is not set
 
+	fresh      bool          // it reported 0 and was not started yet
+	countsFrom time.Duration // its acknowledgements count from then on
+
 	out     outgoing
 	blocked bool // the socket is full, or this turn's share is used up
 
@@ -133,15 +136,32 @@ func (r *replica) reported(now time.Duration) bool {
 	}
 	end := r.e.served().End
 	invariant.Check(acked <= end, "a replica acknowledged what the log does not hold")
-	grown := acked != r.acked.Load()
 	r.acked.Store(acked)
 	r.noteCaughtUp(acked, end, now)
 	r.noteSync(end)
-	if grown {
+	if acked != r.member.Acked(transfer.Received) && r.counts(now) {
 		r.member.Ack(acked, -1)
 		r.e.complete(now)
 	}
 	return true
+}
+
+// counts tells whether the replica's word may end waits. One that began empty
+// and was started at a later segment than the log's first does not hold what
+// lies before it: puts that were waiting then must not take it for a copy. The
+// longest of them has ended one replica timeout later.
+func (r *replica) counts(now time.Duration) bool {
+	if r.fresh {
+		start, ok := r.session.StartOffset()
+		if !ok {
+			return false
+		}
+		r.fresh = false
+		if start > max(r.e.served().Min, 1) { // 1 skips one byte, a known zero
+			r.countsFrom = now + time.Duration(r.e.slaveTimeout.Load())
+		}
+	}
+	return now >= r.countsFrom
 }
 
 func (r *replica) join(acked int64, now time.Duration) error {
@@ -150,6 +170,7 @@ func (r *replica) join(acked int64, now time.Duration) error {
 		return err
 	}
 	r.member = member
+	r.fresh = acked == 0
 	r.acked.Store(acked)
 	r.caughtUp.Store(int64(now))
 	member.Ack(acked, -1)
