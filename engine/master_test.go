@@ -253,6 +253,23 @@ func TestEmptyPlainReplicaGetsTheLastSegmentOrAll(t *testing.T) {
 	}
 }
 
+func TestFirstReportAloneEndsNoWaitThatBeganBefore(t *testing.T) {
+	m := openMaster(t, Options{Role: SyncMaster, SlaveTimeout: 400 * time.Millisecond, PlainIdentity: IdentityConnection})
+	silent := dialRaw(t, m)
+	silent.report(0)
+	waitReplicas(t, m, 1)
+	early, err := m.PutAsync(message("t", 0, "of this history"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := dialRaw(t, m)
+	other.report(m.log.EndOffset()) // as a slave of another history would
+	waitReplicas(t, m, 2)
+	if r, _ := early.Wait(context20(t)); r.Status != PutFlushSlaveTimeout {
+		t.Fatalf("status %v: nothing shows that any replica holds the record", r.Status)
+	}
+}
+
 func TestReplicaStartedAtTheLastSegmentIsNoCopyOfWhatLiesBefore(t *testing.T) {
 	const limit = 300 * time.Millisecond
 	m := openMaster(t, Options{Role: SyncMaster, SegmentBytes: 64 << 10, SlaveTimeout: limit})

@@ -29,9 +29,6 @@ func (s *slave) Readable(c *reactor.Conn) {
 		c.Close(err)
 		return
 	}
-	if s.follower.State() == transfer.FollowerTransferring {
-		s.backoff.Succeeded()
-	}
 	s.noteState()
 	s.sendReport(now)
 	s.rearm()
@@ -112,6 +109,7 @@ func (s *slave) receiveNew(c *reactor.Conn, want transfer.Want, now time.Duratio
 			return n, err
 		}
 		s.unpublished -= int(publish)
+		s.grew()
 		if s.e.opts.Ack == AckFlushed {
 			s.log.RequestFlush(s.log.EndOffset())
 		}
@@ -121,6 +119,18 @@ func (s *slave) receiveNew(c *reactor.Conn, want transfer.Want, now time.Duratio
 		return n, s.takeHeader(s.header[:n-stored], now)
 	}
 	return n, nil
+}
+
+// grew notes that the connection does its work: only new bytes show that.
+func (s *slave) grew() {
+	if s.grown {
+		return
+	}
+	s.grown = true
+	s.backoff.Succeeded()
+	for _, reason := range reasons {
+		s.e.steady.over("master-" + reason)
+	}
 }
 
 // room gives the segment's free bytes; an empty log is begun where the master's

@@ -34,8 +34,9 @@ type replica struct {
 	timer   *reactor.Timer
 	armed   time.Duration // when timer fires; never when it is not set
 
-	fresh      bool          // it reported 0 and was not started yet
-	countsFrom time.Duration // its acknowledgements count from then on
+	claimed  int64         // its first report
+	joinedAt time.Duration // when it made it
+	proved   bool          // its acknowledgements may end waits; see counts
 
 	out     outgoing
 	blocked bool // the socket is full, or this turn's share is used up
@@ -107,7 +108,7 @@ func (r *replica) Closed(_ *reactor.Conn, err error) {
 	r.e.quorum.Leave(r.member)
 	r.member = nil
 	r.host.m.left(r)
-	r.e.opts.Logger.Info("replica left", "replica", r.address.String(), "acked_offset", r.acked.Load(), "reason", reasonOf(err))
+	r.e.steady.info("left "+r.address.Addr().String(), "replica left", "replica", r.address.String(), "acked_offset", r.acked.Load(), "reason", reasonOf(err))
 	r.e.events.send(Event{Kind: ReplicaLeft, Replica: r.address.String(), Offset: r.acked.Load(), Err: err})
 }
 
@@ -139,29 +140,32 @@ func (r *replica) reported(now time.Duration) bool {
 	r.acked.Store(acked)
 	r.noteCaughtUp(acked, end, now)
 	r.noteSync(end)
-	if acked != r.member.Acked(transfer.Received) && r.counts(now) {
+	if acked != r.member.Acked(transfer.Received) && r.counts(acked, now) {
 		r.member.Ack(acked, -1)
 		r.e.complete(now)
 	}
 	return true
 }
 
-// counts tells whether the replica's word may end waits. One that began empty
-// and was started at a later segment than the log's first does not hold what
-// lies before it: puts that were waiting then must not take it for a copy. The
-// longest of them has ended one replica timeout later.
-func (r *replica) counts(now time.Duration) bool {
-	if r.fresh {
-		start, ok := r.session.StartOffset()
-		if !ok {
-			return false
-		}
-		r.fresh = false
-		if start > max(r.e.served().Min, 1) { // 1 skips one byte, a known zero
-			r.countsFrom = now + time.Duration(r.e.slaveTimeout.Load())
-		}
+// counts tells whether the replica's word may end waits. Its first report is a
+// claim that nothing proves: a slave of another history makes it too, before it
+// has compared a byte, and one that is started at a later segment never had what
+// lies before. So a put that was waiting when the replica joined is ended by it
+// only after it acknowledged bytes of this connection; without such a put, or
+// when the longest of them is over, there is nothing to be wronged.
+func (r *replica) counts(acked int64, now time.Duration) bool {
+	if r.proved {
+		return true
 	}
-	return now >= r.countsFrom
+	start, ok := r.session.StartOffset()
+	if !ok {
+		return false
+	}
+	wholeLog := start <= max(r.claimed, r.e.served().Min, 1) // 1 skips one byte, a known zero
+	r.proved = acked > r.claimed && wholeLog ||
+		r.e.rings.waiting() == 0 ||
+		now-r.joinedAt >= time.Duration(r.e.slaveTimeout.Load())
+	return r.proved
 }
 
 func (r *replica) join(acked int64, now time.Duration) error {
@@ -170,13 +174,15 @@ func (r *replica) join(acked int64, now time.Duration) error {
 		return err
 	}
 	r.member = member
-	r.fresh = acked == 0
+	r.claimed, r.joinedAt = acked, now
 	r.acked.Store(acked)
 	r.caughtUp.Store(int64(now))
-	member.Ack(acked, -1)
+	member.Ack(0, -1)
+	if r.counts(acked, now) {
+		member.Ack(acked, -1)
+	}
 	r.host.m.joined(r)
-	r.e.complete(now)
-	r.e.opts.Logger.Info("replica joined", "replica", r.address.String(), "offset", acked)
+	r.e.steady.info("joined "+r.address.Addr().String(), "replica joined", "replica", r.address.String(), "offset", acked)
 	r.e.events.send(Event{Kind: ReplicaJoined, Replica: r.address.String(), Offset: acked})
 	return nil
 }

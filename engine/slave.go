@@ -30,6 +30,9 @@ const (
 	reasonLogTrouble = "log"
 )
 
+// reasons are the values of reconnects_total{reason}.
+var reasons = []string{reasonConnect, reasonLost, reasonSilence, reasonRefused, reasonDiverged, reasonProtocol, reasonLogTrouble}
+
 // slave is the connection to the master, one after another (RocketMQ HAClient):
 // dial, report, receive into the segment, acknowledge, reconnect. It carries
 // out what its follower decides. Loop-confined, as all fields unless they say
@@ -54,7 +57,8 @@ type slave struct {
 	paused      bool // the next segment is not there yet
 
 	report     [transfer.ReportBytes]byte
-	reportLeft int // bytes of report that the socket had no room for
+	grown      bool // bytes were published on this connection
+	reportLeft int  // bytes of report that the socket had no room for
 
 	broken error // the log's trouble: no further connection
 	over   bool
@@ -205,10 +209,11 @@ func (s *slave) tryNext(addrs []netip.AddrPort, err error) {
 
 func (s *slave) connected(c *reactor.Conn) {
 	now := s.loop.Now()
-	s.conn, s.paused, s.reportLeft = c, false, 0
+	s.conn, s.paused, s.grown, s.reportLeft = c, false, false, 0
 	s.armed = never
 	first := s.follower.Begin(s.held(), now)
 	s.writeReport(first, now)
+	s.noteState()
 	s.rearm()
 }
 
@@ -296,6 +301,9 @@ func (s *slave) lost(err error, reason string) {
 		wait = s.backoff.Refused()
 	} else {
 		wait = s.backoff.Lost()
+	}
+	if why := s.follower.Reason(); why != "" && s.follower.State() != transfer.FollowerConnecting {
+		err = errors.New(why) // says more than how the connection ended
 	}
 	s.e.opts.Metrics.Reconnect(reason)
 	s.e.steady.warn("master-"+reason, "connection to the master ended; it is tried again",

@@ -13,10 +13,7 @@ func (s *slave) noteState() {
 		return
 	}
 	if state == transfer.FollowerTransferring {
-		for _, reason := range []string{reasonConnect, reasonLost, reasonSilence, reasonRefused, reasonDiverged, reasonProtocol} {
-			s.e.steady.over("master-" + reason)
-		}
-		s.e.opts.Logger.Info("following the master", "master", s.e.opts.Master, "end_offset", s.log.EndOffset())
+		s.e.steady.info("following", "following the master", "master", s.e.opts.Master, "end_offset", s.log.EndOffset())
 		s.note(state.String(), nil)
 		return
 	}

@@ -13,7 +13,7 @@ import (
 type steadyLog struct {
 	logger *slog.Logger
 	mu     sync.Mutex
-	kinds  map[string]*steadyKind // guarded by mu; keys are a fixed few
+	kinds  map[string]*steadyKind // guarded by mu
 }
 
 type steadyKind struct {
@@ -21,16 +21,31 @@ type steadyKind struct {
 	skipped int
 }
 
-const steadyInterval = time.Minute
+const (
+	steadyInterval = time.Minute
+	steadyKindsMax = 256
+)
 
 func newSteadyLog(logger *slog.Logger) *steadyLog {
 	return &steadyLog{logger: logger, kinds: map[string]*steadyKind{}}
 }
 
 func (s *steadyLog) warn(kind, msg string, args ...any) {
+	s.log(slog.LevelWarn, kind, msg, args...)
+}
+
+func (s *steadyLog) info(kind, msg string, args ...any) {
+	s.log(slog.LevelInfo, kind, msg, args...)
+}
+
+func (s *steadyLog) log(level slog.Level, kind, msg string, args ...any) {
 	now := time.Now()
 	s.mu.Lock()
 	k := s.kinds[kind]
+	if k == nil && len(s.kinds) >= steadyKindsMax {
+		kind = "" // peers come from more addresses than are worth telling apart
+		k = s.kinds[kind]
+	}
 	if k == nil {
 		k = &steadyKind{}
 		s.kinds[kind] = k
@@ -46,7 +61,7 @@ func (s *steadyLog) warn(kind, msg string, args ...any) {
 	if skipped > 0 {
 		args = append(args, "not_shown", skipped)
 	}
-	s.logger.Log(context.Background(), slog.LevelWarn, msg, args...)
+	s.logger.Log(context.Background(), level, msg, args...)
 }
 
 // over says that the trouble has ended: the next one is shown in full.
