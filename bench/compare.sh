@@ -7,13 +7,17 @@
 # loopback interface with their stores on the same filesystem: same segment
 # size, same wire protocol, asynchronous flush. RocketMQ's pair is kept, warm,
 # for all rounds of a figure, and stopped (SIGSTOP) while it is not its turn;
-# haengine's is new in each round. Dirty pages are written out between turns.
+# haengine's is new in each round. Before each turn dirty pages are written out
+# and WARM of memory is touched and given back: the first touch of a page that
+# a virtual machine's host has not given yet costs more than all that is
+# measured here, and whoever comes first would pay for it.
 #
 # Prints one JSON line for each figure and metric, then a table. Exit 1 if a
 # median of haengine's is worse than RocketMQ's.
 #
 #   ROUNDS=3          turns of each side
 #   DURATION=5        seconds of a turn
+#   WARM=8G           memory touched before each turn; 0: none
 #   WARMUP=8          seconds of load before RocketMQ's first turn
 #   OUT=DIR           results.jsonl, table.md and turns.jsonl (default: a new temporary directory)
 #   SCRATCH=DIR       where the stores go: a real disk, 12 GB (default: a new temporary directory)
@@ -25,7 +29,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly rounds=${ROUNDS:-3} seconds=${DURATION:-5} warmup=${WARMUP:-8} port=${HA_PORT:-21112}
+readonly rounds=${ROUNDS:-3} seconds=${DURATION:-5} warm=${WARM:-8G} warmup=${WARMUP:-8} port=${HA_PORT:-21112}
 readonly size=1024 segment=$((256 << 20)) catchup_bytes=$((1 << 30))
 work=${SCRATCH:-}
 if [[ -n $work ]]; then mkdir -p "$work" && work=$(mktemp -d "$work/compare-XXXXXX"); else work=$(mktemp -d); fi
@@ -120,6 +124,11 @@ cpu_seconds() { # PID...: used so far, both user and system
 	done | jq -s 'add / 100'
 }
 
+settle() {
+	sync -f "$work"
+	[[ $warm == 0 ]] || { truncate -s "$warm" "$work/warm" && cat "$work/warm" >/dev/null && rm "$work/warm"; }
+}
+
 # turn FIGURE SIDE: keeps a turn's result, a JSON object on standard input.
 turn() {
 	jq -c --arg figure "$1" --arg side "$2" '{figure: $figure, side: $side} + .' | tee -a "$turns" |
@@ -129,8 +138,8 @@ turn() {
 ours() { # FIGURE ARGUMENTS of haengine bench
 	local figure=$1
 	shift
+	settle
 	"$binary" bench "$@" --rounds 1 --dir "$work" --json | turn "$figure" haengine
-	sync -f "$work"
 }
 
 # puts FIGURE ROLE LOAD ARGUMENTS: the same load on both sides. LOAD is for
@@ -146,13 +155,12 @@ puts() {
 	in_sync
 	for ((round = 1; round <= rounds; round++)); do
 		kill -STOP "$master" "$slave"
-		sync -f "$work"
 		ours "$figure" "$@" --size "$size" --duration "${seconds}s" --bytes 4GiB
 		kill -CONT "$master" "$slave"
 		in_sync
 		ask 60 "phase size=$size,seconds=1,$load" phase >/dev/null # what the stop cooled down
 		in_sync
-		sync -f "$work"
+		settle
 		before=$(cpu_seconds "$master" "$slave")
 		answer=$(ask $((seconds + 60)) "phase size=$size,seconds=$seconds,$load" phase)
 		after=$(cpu_seconds "$master" "$slave")
@@ -175,10 +183,10 @@ catchup() {
 	max=$(ask 300 "phase size=$size,threads=2,until=$catchup_bytes" phase | jq .max_offset)
 	for ((round = 1; round <= rounds; round++)); do
 		kill -STOP "$master"
-		sync -f "$work"
 		ours catchup catchup --size "$size" --bytes "$catchup_bytes"
 		kill -CONT "$master"
 		rm -rf "$work/slave"
+		settle
 		slave_up --segment-bytes $((catchup_bytes + (64 << 20))) --until "$max"
 		line_of "$work/slave.out" 'caught up' 1 120 |
 			jq '. + {bytes_per_second: (.bytes / .from_first_byte_ms * 1e3), seconds_from_connect: (.from_connect_ms / 1e3)}' | turn catchup rocketmq

@@ -2,6 +2,7 @@ package commitlog
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -159,7 +160,7 @@ func (l *Log) Append(e *Encoded, s Sequencer) (Appended, error) {
 		}
 		l.holding.Store(0)
 		l.append.Unlock()
-		if err != errRollPending {
+		if !errors.Is(err, errRollPending) {
 			return Appended{}, err
 		}
 		if err := l.roller.await(l.opts.SegmentTimeout); err != nil {

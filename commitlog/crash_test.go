@@ -235,6 +235,9 @@ func TestFailedFsyncEndsTheWrites(t *testing.T) {
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
+		if got := l.FlushedOffset(); got != first.EndOffset {
+			t.Errorf("closing believed a second sync: flushed %d, want %d", got, first.EndOffset)
+		}
 		if len(told) > 0 {
 			t.Error("told twice")
 		}

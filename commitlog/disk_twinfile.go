@@ -54,17 +54,6 @@ func (f *twinFile) ReadAt(b []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// copyUnseen is copy from memory that others may be writing.
-//
-//go:norace
-func copyUnseen(dst, src []byte) int {
-	n := min(len(dst), len(src))
-	for i := range n {
-		dst[i] = src[i]
-	}
-	return n
-}
-
 func (f *twinFile) WriteAt(b []byte, off int64) (int, error) {
 	f.twin.mu.Lock()
 	defer f.twin.mu.Unlock()

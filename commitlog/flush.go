@@ -214,7 +214,7 @@ func (f *flusher) sync(s *segment, from, to int64) error {
 	if f.log.opts.OnFsync != nil {
 		f.log.opts.OnFsync(time.Since(began))
 	}
-	return nil
+	return s.checkSize(file.file)
 }
 
 func (f *flusher) rewrite(s *segment, from, to int64) error {

@@ -2,8 +2,6 @@ package commitlog
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -14,43 +12,6 @@ func makeFIFO(t testing.TB, path string) {
 	if err := unix.Mkfifo(path, 0o644); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// onTwin copies a store of the file system to a twin, durable, under the same
-// path.
-func onTwin(t testing.TB, dir string) *Twin {
-	t.Helper()
-	twin := NewTwin(1)
-	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if e.IsDir() {
-			return twin.MkdirAll(path)
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		return twin.WriteFileAtomic(path, data)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The lock file has another time than the one that the hint remembers.
-	h, err := readHint(twin, dir)
-	if err != nil || h == nil {
-		return twin
-	}
-	now, err := fingerprintNow(twin, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.Fingerprints = []string{now}
-	if err := writeHint(twin, dir, h); err != nil {
-		t.Fatal(err)
-	}
-	return twin
 }
 
 // clone copies a disk as it is, dirty state and all handles left out.

@@ -61,7 +61,7 @@ func writeUntilKilled(dir string) error {
 					return
 				}
 				// One write: lines of one process are not mixed.
-				if _, err := os.Stdout.WriteString(fmt.Sprintf("%d %s\n", a.Offset, body)); err != nil {
+				if _, err := fmt.Printf("%d %s\n", a.Offset, body); err != nil {
 					failed <- err
 					return
 				}

@@ -120,6 +120,11 @@ func (l *Log) recover() (*recovery, error) {
 	if err := r.run(); err != nil {
 		return nil, fmt.Errorf("recover the log in %s: %w", l.dir, err)
 	}
+	if !l.readOnly {
+		if err := r.otherSegments(); err != nil {
+			return nil, fmt.Errorf("recover the log in %s: %w", l.dir, err)
+		}
+	}
 	l.opened.clean, l.opened.checkpoint, l.opened.end = r.clean, r.checkpoint, r.end
 	l.clampCheckpoint(r.end)
 	return r, nil
@@ -302,9 +307,11 @@ func (l *Log) begin(r *recovery) error {
 	if err := writeAbort(l.disk, l.root); err != nil {
 		return err
 	}
-	// The first hint of an opening is written in any case, so that a store of
-	// ours has one before it has a record.
+	// A store of ours has a hint before it has a record.
 	k.last = hint{Flushed: -1}
+	if r.hint != nil {
+		k.last = *r.hint
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.saveLocked(false)

@@ -1,11 +1,8 @@
 package commitlog
 
 import (
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"log/slog"
 )
 
@@ -123,6 +120,32 @@ func (r *recovery) chooseStart(w *walker) error {
 	return nil
 }
 
+// otherSegments refuses a store that was filled by a master whose segments are
+// smaller: its filler does not end on our border and a good record follows it.
+// Cutting the log there would be undone by the next connection, which brings
+// the same bytes, acknowledged again and cut again.
+func (r *recovery) otherSegments() error {
+	if r.stopped == nil || r.stopped.Kind != KindFiller || r.damage != nil {
+		return nil
+	}
+	w := &walker{disk: r.disk, layout: r.layout}
+	defer w.close()
+	filler, bad, err := w.check(r.stopped.Offset)
+	if err != nil || bad != nil {
+		return err
+	}
+	next := r.stopped.Offset + int64(filler.Size)
+	if next-next%r.layout.segmentBytes != r.stopped.Offset-r.stopped.Offset%r.layout.segmentBytes {
+		return nil
+	}
+	if _, bad, err = w.check(next); err != nil || bad != nil {
+		return err
+	}
+	return fmt.Errorf("%w: its segments have %d bytes, and the filler at offset %d ends at %d, where the master's segment ends: "+
+		"the master's segments are smaller; copy it again into a new directory with the master's segment size",
+		ErrCorrupt, r.layout.segmentBytes, r.stopped.Offset, next)
+}
+
 // limit is where the log ends at most.
 func (r *recovery) limit() int64 {
 	if r.hint != nil && r.hint.CutTo >= 0 {
@@ -151,13 +174,18 @@ func (r *recovery) scan(w *walker, from int64) error {
 				return nil
 			}
 			at = border
-		case bad == nil:
-			r.timestamp = max(r.timestamp, h.StoreTimestamp)
-			at += int64(h.Size)
+		case bad == nil && !r.clean:
+			if bad, err = w.lostSector(at, &h); err != nil {
+				return err
+			}
 		}
 		if bad != nil {
 			r.end, r.stopped = at, bad
 			return nil
+		}
+		if h.Magic != MagicBlank {
+			r.timestamp = max(r.timestamp, h.StoreTimestamp)
+			at += int64(h.Size)
 		}
 		if r.progress != nil && at-told >= recoveryStep {
 			told = at
@@ -168,9 +196,11 @@ func (r *recovery) scan(w *walker, from int64) error {
 	return nil
 }
 
-// KindMissing is the kind of a *CorruptError for durable bytes whose file is
-// not there.
-const KindMissing = "missing segment"
+// Kinds of damage that only a recovery tells.
+const (
+	KindMissing = "missing segment" // bytes that were durable, and their file is not there
+	KindTorn    = "lost sector"     // a power cut took a part that no checksum covers
+)
 
 // recoveryStep is how often progress is told, in bytes.
 const recoveryStep = 64 << 20
@@ -213,7 +243,7 @@ func (r *recovery) checkTail(w *walker) error {
 	// Which record it is takes a walk through the segment.
 	at := h.Flushed - 1
 	at -= at % r.layout.segmentBytes
-	look := &recovery{disk: r.disk, layout: r.layout, hint: h, logger: r.logger}
+	look := &recovery{disk: r.disk, layout: r.layout, hint: h, clean: true, logger: r.logger}
 	if err := look.scan(w, at); err != nil {
 		return err
 	}
@@ -225,143 +255,4 @@ func (r *recovery) checkTail(w *walker) error {
 		}
 	}
 	return nil
-}
-
-// walker reads records of segment files that are not yet a log.
-type walker struct {
-	disk   Disk
-	layout *layout
-
-	file File // of base; nil: none is open
-	base int64
-	buf  []byte // bytes [at, at+len(buf)) of the log
-	at   int64
-}
-
-// walkBytes is how much is read at once: larger than most records, and small
-// enough to stay in the core's cache between the copy and the checksum.
-const walkBytes = 512 << 10
-
-func (w *walker) close() {
-	if w.file != nil {
-		w.file.Close()
-		w.file = nil
-	}
-}
-
-func (w *walker) path(offset int64) string {
-	return w.layout.files[(offset-w.layout.files[0].base)/w.layout.segmentBytes].path
-}
-
-// open opens the segment that holds offset.
-func (w *walker) open(offset int64) error {
-	base := offset - offset%w.layout.segmentBytes
-	if w.file != nil && w.base == base {
-		return nil
-	}
-	w.close()
-	w.buf = w.buf[:0]
-	file, err := w.disk.Open(w.path(offset), false)
-	if err != nil {
-		return fmt.Errorf("open segment: %w", err)
-	}
-	w.file, w.base = file, base
-	return nil
-}
-
-// readAt fills b from an offset, across segments.
-func (w *walker) readAt(b []byte, offset int64) error {
-	for len(b) > 0 {
-		if err := w.open(offset); err != nil {
-			return err
-		}
-		part := b[:min(int64(len(b)), w.base+w.layout.segmentBytes-offset)]
-		if _, err := w.file.ReadAt(part, offset-w.base); err != nil {
-			return fmt.Errorf("read segment %s at byte %d: %w", w.path(offset), offset-w.base, err)
-		}
-		b, offset = b[len(part):], offset+int64(len(part))
-	}
-	return nil
-}
-
-// peek gives at least n bytes from an offset on, in one segment.
-func (w *walker) peek(offset, n int64) ([]byte, error) {
-	if err := w.open(offset); err != nil {
-		return nil, err
-	}
-	if have := w.at + int64(len(w.buf)) - offset; offset >= w.at && have >= n {
-		return w.buf[offset-w.at:], nil
-	}
-	want := min(max(n, walkBytes), w.base+w.layout.segmentBytes-offset)
-	if int64(cap(w.buf)) < want {
-		w.buf = make([]byte, 0, want)
-	}
-	w.buf, w.at = w.buf[:want], offset
-	if _, err := w.file.ReadAt(w.buf, offset-w.base); err != nil {
-		w.buf = w.buf[:0]
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return nil, fmt.Errorf("read segment %s at byte %d: %w", w.path(offset), offset-w.base, err)
-	}
-	return w.buf, nil
-}
-
-// check reads what stands at an offset: the header of a good record or of a
-// filler, or what is wrong. An error is the disk's.
-func (w *walker) check(offset int64) (h Header, bad *CorruptError, err error) {
-	room := w.layout.segmentBytes - offset%w.layout.segmentBytes
-	if room < fillerHeaderBytes {
-		return h, w.describe(offset, KindShort, &h), nil
-	}
-	head, err := w.peek(offset, fillerHeaderBytes)
-	if err != nil {
-		return h, nil, err
-	}
-	size, magic := recordSizeWord(head), binary.BigEndian.Uint32(head[4:])
-	kind := ""
-	switch {
-	case magic == MagicBlank && (size < fillerHeaderBytes || size > room):
-		kind = KindFiller
-	case magic == MagicBlank:
-		h.Magic, h.Size = magic, int32(size)
-		return h, nil, nil
-	case magic != MagicV1 && magic != MagicV2:
-		kind = KindMagic
-	case size < recordFixedBytes || size > room:
-		kind = KindLengths
-	case size > walkBytes:
-		// Nothing is allocated by a size that is not a record's.
-		err = lengthsAddUp(size, func(b []byte, at int64) error { return w.readAt(b, offset+at) })
-		if errors.As(err, &bad) {
-			kind = bad.Kind
-		} else if err != nil {
-			return h, nil, err
-		}
-	}
-	if kind == "" {
-		record, err := w.peek(offset, size)
-		if err != nil {
-			return h, nil, err
-		}
-		if kind = h.check(record[:size], offset, true); kind == "" {
-			return h, nil, nil
-		}
-	}
-	return h, w.describe(offset, kind, &h), nil
-}
-
-// describe makes the error for what stands at an offset.
-func (w *walker) describe(offset int64, kind string, h *Header) *CorruptError {
-	e := &CorruptError{Offset: offset, Kind: kind}
-	if b, err := w.peek(offset, min(fillerHeaderBytes, w.layout.segmentBytes-offset%w.layout.segmentBytes)); err == nil {
-		if kind == KindCRC || kind == KindPosition {
-			if full, err := w.peek(offset, int64(h.Size)); err == nil {
-				b = full[:h.Size]
-			}
-		}
-		e = recordError(b, offset, kind, h)
-	}
-	e.Path = w.path(offset)
-	return e
 }

@@ -111,7 +111,7 @@ func (k *keeper) olderThan(s, next *segment, before int64) (bool, error) {
 		segmentBytes: l.segmentBytes, files: []segmentFile{{base: s.base, size: s.size, path: s.path}},
 	}}
 	defer w.close()
-	scan := recovery{disk: l.disk, layout: w.layout, hint: &hint{CutTo: -1}}
+	scan := recovery{disk: l.disk, layout: w.layout, hint: &hint{CutTo: -1}, clean: true}
 	if err := scan.scan(w, s.base); err != nil {
 		return false, err
 	}

@@ -36,6 +36,7 @@ type roller struct {
 		changed  chan struct{} // closed, and replaced, when next or err was set
 		reserver bool          // a Reserve was told to wait
 		refusal  error         // what the next Reserve returns instead of waiting
+		shortage error         // why a writer's segment could not be made; nil once one was
 		lastWarn time.Time
 		failures int // not yet told in a warning
 	}
@@ -167,6 +168,27 @@ func (r *roller) takeForReserve(base int64) (*segment, error) {
 	return nil, ErrSegmentPending
 }
 
+// Shortage is nil, or why the segment that a writer needed last could not be
+// made, most often a full disk. To ask has it tried again, so that it ends soon
+// after its cause does, whether anybody writes or not. Any goroutine.
+func (l *Log) Shortage() error {
+	r := l.roller
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	err := r.mu.shortage
+	if err != nil {
+		r.mu.asked = true
+	}
+	r.mu.Unlock()
+	if err == nil {
+		return nil
+	}
+	r.wake()
+	return fmt.Errorf("%w: %w", ErrSegmentUnavailable, err)
+}
+
 // prepare makes the wanted segment if it is not there, and tells those who
 // wait.
 func (r *roller) prepare() {
@@ -209,6 +231,9 @@ func (r *roller) attempt(base int64) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.mu.asked || err == nil {
+		r.mu.shortage = err
+	}
 	r.mu.next, r.mu.err, r.mu.asked = made, err, false
 	r.announceLocked()
 }

@@ -65,6 +65,21 @@ func newSegment(disk Disk, dir string, base, size int64) *segment {
 	return s
 }
 
+// checkSize tells whether the file still has its size. Bytes written to a
+// mapping behind the end of a file that somebody cut are in memory only, and an
+// fdatasync says nothing of them.
+func (s *segment) checkSize(f File) error {
+	size, err := f.Size()
+	if err != nil {
+		return err
+	}
+	if size < s.size {
+		return &CorruptError{Path: s.path, Offset: s.base + size, Kind: KindFault,
+			Detail: fmt.Sprintf("the file was cut to %d bytes, a segment has %d", size, s.size)}
+	}
+	return nil
+}
+
 func (s *segment) end() int64 { return s.base + s.size }
 
 // acquire counts a reader; false when the segment is gone from the log.

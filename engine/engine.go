@@ -17,9 +17,13 @@ import (
 
 // The log's own types, under this package's name for those who embed it.
 type (
+	// Message is what a producer puts; see commitlog.Message.
 	Message = commitlog.Message
-	Record  = commitlog.Record
-	Host    = commitlog.Host
+	// Record is a message as the log holds it.
+	Record = commitlog.Record
+	// Host is an address in a record.
+	Host = commitlog.Host
+	// QueueID names a consume queue.
 	QueueID = commitlog.QueueID
 )
 
@@ -212,6 +216,7 @@ func (e *Engine) wakeSenders() {
 func (e *Engine) complete(now time.Duration) {
 	e.rings.replicated(e.quorum, now)
 	e.rings.flushed(e.log.FlushedOffset(), now)
+	e.ConfirmedOffset() // keeps what was reached: the replica that reached it may go
 	e.progress.wake()
 }
 

@@ -36,7 +36,7 @@ func (e *Engine) openIdentity() (identity, error) {
 	switch {
 	case err == nil:
 		if err := json.Unmarshal(data, &id); err != nil || id.ReplicaID == "" {
-			return id, fmt.Errorf("identity file %s is not readable JSON with a replica_id; remove it to get a new identity: %v", path, err)
+			return id, fmt.Errorf("identity file %s is not readable JSON with a replica_id; remove it to get a new identity: %w", path, err)
 		}
 	case !errors.Is(err, fs.ErrNotExist):
 		return id, fmt.Errorf("read identity: %w", err)

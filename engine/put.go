@@ -150,7 +150,7 @@ func (e *Engine) start(ctx context.Context, f *Future, m *Message, batch []*Mess
 		return err
 	}
 	waitStore := batch != nil || m.WaitStore()
-	if batch != nil && len(batch) > 0 {
+	if len(batch) > 0 {
 		waitStore = batch[0].WaitStore()
 	}
 	var enc *commitlog.Encoded

@@ -79,7 +79,6 @@ var (
 	ErrNotFlushed      = errors.New("not confirmed by the disk")
 	ErrNoReplica       = errors.New("no replica in sync")
 	ErrNotEnoughInSync = errors.New("fewer replicas in sync than min-in-sync-replicas")
-	errFlushFailed     = errors.New("the disk failed")
 )
 
 // PutError is the error of every put whose status is not PUT_OK.

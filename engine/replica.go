@@ -248,13 +248,9 @@ func (r *replica) push(now time.Duration) (int, error) {
 	o := &r.out
 	n, err := o.write(r.conn, r.e.opts.SendfileMinBytes)
 	if n > 0 {
-		body := 0
-		if head := min(n, len(o.header)-o.headerSent); head > 0 {
-			o.headerSent += head
-			body = n - head
-		} else {
-			body = n
-		}
+		head := min(n, len(o.header)-o.headerSent)
+		body := n - head
+		o.headerSent += head
 		o.bodySent += body
 		r.session.Sent(o.frame, int32(body), now)
 		r.rate.add(int64(body), now)

@@ -296,7 +296,7 @@ func (s *slave) reasonOf(err error) string {
 
 // lost plans the next dial: soon after a loss, later after a refusal.
 func (s *slave) lost(err error, reason string) {
-	wait := time.Duration(0)
+	var wait time.Duration
 	if state := s.follower.State(); state == transfer.FollowerDiverged || state == transfer.FollowerRefused || reason == reasonLogTrouble {
 		wait = s.backoff.Refused()
 	} else {

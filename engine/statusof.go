@@ -43,10 +43,13 @@ func (e *Engine) state() (State, string) {
 }
 
 // Ready tells whether the node can do its job: nil, or why not. A master must be
-// writable; a slave must be transferring.
+// writable, with room for its next segment; a slave must be transferring.
 func (e *Engine) Ready() error {
 	if state, why := e.state(); state != StateServing {
 		return fmt.Errorf("%s: %s", state, why)
+	}
+	if err := e.log.Shortage(); err != nil {
+		return err
 	}
 	if e.slave == nil {
 		return nil

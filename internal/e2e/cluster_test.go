@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
 )
@@ -92,14 +91,4 @@ func TestPutsThatReturnedOKAreOnASlaveWhenTheMasterIsLost(t *testing.T) {
 	mustVerify(t, a.store)
 	mustVerify(t, b.store)
 	t.Logf("%d puts had returned PUT_OK", len(ok))
-}
-
-// newDraw gives the chance of one test and prints its seed.
-func newDraw(t testing.TB) *rand.Rand {
-	seed := rand.Uint64()
-	if *seedFlag != 0 {
-		seed = *seedFlag
-	}
-	t.Logf("seed %d (replay: go test ./internal/e2e -run '^%s$' -seed %d)", seed, t.Name(), seed)
-	return rand.New(rand.NewPCG(seed, 0))
 }

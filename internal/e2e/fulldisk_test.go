@@ -90,12 +90,16 @@ func TestAFullDiskRefusesPutsUntilThereIsSpaceAgain(t *testing.T) {
 		t.Errorf("%d warnings for one trouble: %q", len(lines), lines)
 	}
 
+	lines := len(m.logLines())
 	if err := os.Remove(taken); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "puts go on", func() bool { return m.count(putOK) > before+100 })
 	if now := m.status(t); now.Max <= end || now.State != "serving" || !m.ready() {
 		t.Errorf("after the space came back: %+v, the log ended at %d", now, end)
+	}
+	if len(m.logLines()) == lines {
+		t.Error("the trouble's end is not in the log")
 	}
 	m.stop(t)
 	v := mustVerify(t, d.store)

@@ -1,12 +1,9 @@
 package e2e
 
 import (
-	"flag"
 	"testing"
 	"time"
 )
-
-var seedFlag = flag.Uint64("seed", 0, "replay a test that draws; 0: a new seed")
 
 // A master that waits for its disk is killed 50 times while it writes, and
 // sometimes while it recovers from that. What it reported is there each time.

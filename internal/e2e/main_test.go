@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,6 +27,19 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(code)
 	}))
+}
+
+var seedFlag = flag.Uint64("seed", 0, "replay a test that draws; 0: a new seed")
+
+// newDraw gives the chance of one test and prints its seed.
+func newDraw(t testing.TB) *rand.Rand {
+	t.Helper()
+	seed := rand.Uint64()
+	if *seedFlag != 0 {
+		seed = *seedFlag
+	}
+	t.Logf("seed %d (replay: go test ./internal/e2e -run '^%s$' -seed %d)", seed, t.Name(), seed)
+	return rand.New(rand.NewPCG(seed, 0))
 }
 
 // buildBinary builds the command into a new directory that other users may

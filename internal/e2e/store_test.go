@@ -164,15 +164,15 @@ func TestAStoreOnAReadOnlyMountIsRefusedAndStillReadable(t *testing.T) {
 func TestAStoreWhoseFirstSegmentsAreGoneBeginsWithTheFirstThere(t *testing.T) {
 	t.Parallel()
 	store := filledStore(t, 400, "--segment-bytes", "64KiB")
-	const min = 5 * 64 << 10
-	for base := 0; base < min; base += 64 << 10 {
+	const begin = 5 * 64 << 10
+	for base := 0; base < begin; base += 64 << 10 {
 		if err := os.Remove(filepath.Join(store, "commitlog", fmt.Sprintf("%020d", base))); err != nil {
 			t.Fatal(err)
 		}
 	}
 	m := serveMaster(t, store, "--segment-bytes", "64KiB", "--plain-history", "first", "--load", "0,1000,40")
-	if m.serving.MinOffset != min || m.serving.State != "" {
-		t.Fatalf("serving %+v, want a log that begins at %d", m.serving, min)
+	if m.serving.MinOffset != begin || m.serving.State != "" {
+		t.Fatalf("serving %+v, want a log that begins at %d", m.serving, begin)
 	}
 	eventually(t, "puts go on", func() bool { return m.count(putOK) == 40 })
 	s := serveSlave(t, "", m.serving.HAListen, "--segment-bytes", "64KiB")
