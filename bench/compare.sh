@@ -5,9 +5,8 @@
 #
 # Each side is two processes, a master with the load in it and a slave, on the
 # loopback interface with their stores on the same filesystem: same segment
-# size, same wire protocol, asynchronous flush. RocketMQ's pair is kept, warm,
-# for all rounds of a figure, and stopped (SIGSTOP) while it is not its turn;
-# haengine's is new in each round. Before each turn dirty pages are written out
+# size, same wire protocol, asynchronous flush. Both are new in each turn;
+# RocketMQ's is warmed up first. Before each turn dirty pages are written out
 # and WARM of memory is touched and given back: the first touch of a page that
 # a virtual machine's host has not given yet costs more than all that is
 # measured here, and whoever comes first would pay for it.
@@ -18,7 +17,7 @@
 #   ROUNDS=3          turns of each side
 #   DURATION=5        seconds of a turn
 #   WARM=8G           memory touched before each turn; 0: none
-#   WARMUP=8          seconds of load before RocketMQ's first turn
+#   WARMUP=8          seconds of load before each of RocketMQ's turns
 #   OUT=DIR           results.jsonl, table.md and turns.jsonl (default: a new temporary directory)
 #   SCRATCH=DIR       where the stores go: a real disk, 12 GB (default: a new temporary directory)
 #   HA_PORT=21112     of RocketMQ's master
@@ -46,7 +45,7 @@ die() {
 	exit 1
 }
 
-# Ends what is left, stopped or not.
+# Ends what is left.
 clean_up() {
 	local pid
 	for pid in $slave $master; do
@@ -69,23 +68,17 @@ line_of() {
 	die "RocketMQ said nothing of $2 within $4 s"
 }
 
-# RocketMQ gives a connection up that was silent for as long as a turn of ours.
-peer() { # master|slave OPTIONS
-	exec interop/run.sh "$@" --conf haHousekeepingInterval=3600000
-}
-
 master_up() { # OPTIONS
 	rm -f "$work/master.in" && mkfifo "$work/master.in"
-	peer master --store "$work/master" --ha-port "$port" "$@" <"$work/master.in" >"$work/master.out" 2>"$work/master.out.err" &
+	interop/run.sh master --store "$work/master" --ha-port "$port" "$@" <"$work/master.in" >"$work/master.out" 2>"$work/master.out.err" &
 	master=$!
 	exec 8>"$work/master.in"
-	answers=()
 	line_of "$work/master.out" serving 1 60 >/dev/null
 }
 
 slave_up() { # OPTIONS
 	rm -f "$work/slave.in" && mkfifo "$work/slave.in"
-	peer slave --store "$work/slave" --master "127.0.0.1:$port" "$@" <"$work/slave.in" >"$work/slave.out" 2>"$work/slave.out.err" &
+	interop/run.sh slave --store "$work/slave" --master "127.0.0.1:$port" "$@" <"$work/slave.in" >"$work/slave.out" 2>"$work/slave.out.err" &
 	slave=$!
 	exec 9>"$work/slave.in"
 	line_of "$work/slave.out" connected 1 60 >/dev/null
@@ -104,11 +97,11 @@ master_down() {
 	rm -rf "$work/master" "$work/slave"
 }
 
-declare -A answers
 ask() { # SECONDS COMMAND EVENT: the master's answer
-	answers[$3]=$((${answers[$3]:-0} + 1))
+	local before
+	before=$(grep -c -- "\"event\":\"$3\"" "$work/master.out") || true
 	printf '%s\n' "$2" >&8
-	line_of "$work/master.out" "$3" "${answers[$3]}" "$1"
+	line_of "$work/master.out" "$3" $((before + 1)) "$1"
 }
 
 in_sync() {
@@ -142,57 +135,54 @@ ours() { # FIGURE ARGUMENTS of haengine bench
 	"$binary" bench "$@" --rounds 1 --dir "$work" --json | turn "$figure" haengine
 }
 
+theirs() { # FIGURE ROLE LOAD
+	local answer before after
+	master_up --role "$2" --segment-bytes "$segment"
+	slave_up --segment-bytes "$segment"
+	in_sync
+	ask $((warmup + 60)) "phase size=$size,seconds=$warmup,$3" phase >/dev/null
+	in_sync
+	settle
+	before=$(cpu_seconds "$master" "$slave")
+	answer=$(ask $((seconds + 60)) "phase size=$size,seconds=$seconds,$3" phase)
+	after=$(cpu_seconds "$master" "$slave")
+	jq -e '.status | keys == ["PUT_OK"]' <<<"$answer" >/dev/null || say "  not all puts of RocketMQ succeeded: $(jq -c .status <<<"$answer")"
+	jq --argjson cpu "$(jq -n "$after - $before")" '. + {cpu_seconds_per_gb: ($cpu / (.messages * .size_bytes / 1e9))}' <<<"$answer" |
+		turn "$1" rocketmq
+	in_sync
+	slave_down
+	master_down
+}
+
 # puts FIGURE ROLE LOAD ARGUMENTS: the same load on both sides. LOAD is for
 # RocketMQ, the arguments are for haengine bench.
 puts() {
-	local figure=$1 role=$2 load=$3 round answer before after
+	local figure=$1 role=$2 load=$3 round
 	shift 3
 	say "$figure"
-	master_up --role "$role" --segment-bytes "$segment"
-	slave_up --segment-bytes "$segment"
-	in_sync
-	ask $((warmup + 60)) "phase size=$size,seconds=$warmup,$load" phase >/dev/null
-	in_sync
 	for ((round = 1; round <= rounds; round++)); do
-		kill -STOP "$master" "$slave"
 		ours "$figure" "$@" --size "$size" --duration "${seconds}s" --bytes 4GiB
-		kill -CONT "$master" "$slave"
-		in_sync
-		ask 60 "phase size=$size,seconds=1,$load" phase >/dev/null # what the stop cooled down
-		in_sync
-		settle
-		before=$(cpu_seconds "$master" "$slave")
-		answer=$(ask $((seconds + 60)) "phase size=$size,seconds=$seconds,$load" phase)
-		after=$(cpu_seconds "$master" "$slave")
-		jq -e '.status | keys == ["PUT_OK"]' <<<"$answer" >/dev/null || die "not all puts of RocketMQ succeeded: $answer"
-		jq --argjson cpu "$(jq -n "$after - $before")" '. + {cpu_seconds_per_gb: ($cpu / (.messages * .size_bytes / 1e9))}' <<<"$answer" |
-			turn "$figure" rocketmq
-		in_sync
+		theirs "$figure" "$role" "$load"
 	done
-	slave_down
-	master_down
 }
 
 # An empty slave of RocketMQ copies its master's last segment only: its log is
 # one segment. Its rate is counted from the first byte that arrives, which is
 # some 5 s after the connect.
 catchup() {
-	local round max
+	local round max whole=$((catchup_bytes + (64 << 20)))
 	say catchup
-	master_up --role ASYNC_MASTER --segment-bytes $((catchup_bytes + (64 << 20)))
-	max=$(ask 300 "phase size=$size,threads=2,until=$catchup_bytes" phase | jq .max_offset)
 	for ((round = 1; round <= rounds; round++)); do
-		kill -STOP "$master"
 		ours catchup catchup --size "$size" --bytes "$catchup_bytes"
-		kill -CONT "$master"
-		rm -rf "$work/slave"
+		master_up --role ASYNC_MASTER --segment-bytes $whole
+		max=$(ask 300 "phase size=$size,threads=2,until=$catchup_bytes" phase | jq .max_offset)
 		settle
-		slave_up --segment-bytes $((catchup_bytes + (64 << 20))) --until "$max"
+		slave_up --segment-bytes $whole --until "$max"
 		line_of "$work/slave.out" 'caught up' 1 120 |
 			jq '. + {bytes_per_second: (.bytes / .from_first_byte_ms * 1e3), seconds_from_connect: (.from_connect_ms / 1e3)}' | turn catchup rocketmq
 		slave_down
+		master_down
 	done
-	master_down
 }
 
 summary() {

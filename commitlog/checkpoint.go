@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -127,7 +128,18 @@ func writeCheckpoint(disk Disk, root string, c Checkpoint) error {
 // cleanly: RocketMQ looks at its existence only, its text is the process id.
 func writeAbort(disk Disk, root string) error {
 	data := strconv.AppendInt(nil, int64(os.Getpid()), 10)
-	if err := disk.WriteFileAtomic(filepath.Join(root, abortName), data); err != nil {
+	path := filepath.Join(root, abortName)
+	err := disk.WriteFileAtomic(path, data)
+	if errors.Is(err, syscall.ENOSPC) {
+		// An empty one takes no space, and an old one is as good.
+		file, e := disk.Create(path, 0)
+		if err = e; e == nil {
+			err = errors.Join(file.Close(), disk.SyncDir(root))
+		} else if errors.Is(e, fs.ErrExist) {
+			err = nil
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("write abort file: %w", err)
 	}
 	return nil

@@ -103,6 +103,9 @@ func (l *Log) RequestFlush(offset int64) {
 	if offset > l.flushed.Load() {
 		signal(f.kick)
 	}
+	if l.replica.Load() {
+		l.dispatcher.hurry() // flushed counts there once it was checked
+	}
 }
 
 // Flush makes everything up to now durable. An error says why it is not, and

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -43,6 +44,7 @@ type hint struct {
 	Fingerprints []string // of RocketMQ's files, as they are or are about to be
 	CutTo        int64    // -1, or: a truncation to here is under way …
 	CutFrom      int64    // … of a log that ended here
+	Queues       queueEnds
 }
 
 const hintHeader = "haengine-hint 1"
@@ -67,6 +69,12 @@ func (h *hint) encode() []byte {
 	line("tail", h.TailBytes, h.TailCRC)
 	for _, f := range h.Fingerprints {
 		line("fingerprint", f)
+	}
+	if h.Queues.noted {
+		line("queues", h.Queues.count, h.Queues.units, h.Queues.low)
+		for _, q := range h.Queues.list {
+			line("queue", q.id.ID, q.first, q.end, url.PathEscape(q.id.Topic))
+		}
 	}
 	if h.CutTo >= 0 {
 		line("cut", h.CutTo, h.CutFrom)
@@ -136,6 +144,22 @@ func (h *hint) set(name string, values []string) (err error) {
 	case "cut":
 		number(&h.CutTo, 0)
 		number(&h.CutFrom, 1)
+	case "queues":
+		h.Queues.noted = true
+		number(&h.Queues.count, 0)
+		number(&h.Queues.units, 1)
+		number(&h.Queues.low, 2)
+	case "queue":
+		var id, first, end int64
+		number(&id, 0)
+		number(&first, 1)
+		number(&end, 2)
+		if len(values) < 4 {
+			return errors.Join(err, errors.New("a topic is missing"))
+		}
+		topic, e := url.PathUnescape(values[3])
+		h.Queues.list = append(h.Queues.list, queueEnd{id: QueueID{Topic: topic, ID: int32(id)}, first: first, end: end})
+		err = errors.Join(err, e)
 	}
 	return err
 }

@@ -176,7 +176,8 @@ func (k *keeper) fingerprintsLocked(next Checkpoint, due bool) ([]string, error)
 
 // same tells hints that say the same of the log.
 func (h *hint) same(o *hint) bool {
-	return h.Flushed == o.Flushed && h.Queued == o.Queued && h.Start == o.Start && h.Uncovered == o.Uncovered && h.CutTo == o.CutTo
+	return h.Flushed == o.Flushed && h.Queued == o.Queued && h.Start == o.Start && h.Uncovered == o.Uncovered && h.CutTo == o.CutTo &&
+		h.Queues.noted == o.Queues.noted && h.Queues.low == o.Queues.low
 }
 
 // hintLocked says what is durable now.
@@ -189,6 +190,9 @@ func (k *keeper) hintLocked() (*hint, error) {
 	}
 	h.Flushed = max(h.Flushed, k.last.Flushed) // only a truncation takes it back, and sets last
 	h.Queued = min(k.queued, h.Flushed)
+	if err := k.noteQueues(h); err != nil {
+		return nil, err
+	}
 	if h.Flushed == k.last.Flushed {
 		h.TailBytes, h.TailCRC = k.last.TailBytes, k.last.TailCRC
 		return h, nil

@@ -43,18 +43,19 @@ type Log struct {
 	list    atomic.Pointer[segments] // replaced by the holder of the append lock
 	replica atomic.Bool              // bytes come by Reserve: the dispatcher checks them
 
-	_   cpu.CacheLinePad
-	end atomic.Int64 // stored by the appender, after the bytes
-	_   cpu.CacheLinePad
+	_         cpu.CacheLinePad // the appender's: written by every append
+	end       atomic.Int64     // stored after the bytes
+	timestamp atomic.Int64     // store time of the last record, ms; the appender, or the dispatcher of a replica
+	holding   atomic.Int64     // since when the append section is held, ns after began; 0: it is not
+	_         cpu.CacheLinePad
 
 	flushed    atomic.Int64 // stored by the flusher, after the fdatasync
 	populated  atomic.Int64 // stored by the roller: pages below it are present
 	start      atomic.Int64 // where a log without a byte begins
-	timestamp  atomic.Int64 // store time of the last record, ms; the appender, or the dispatcher of a replica
 	failed     atomic.Pointer[troubleError]
 	troubled   chan struct{} // capacity 1: failed was set
 	over       atomic.Bool   // Close has begun
-	holding    atomic.Int64  // since when the append section is held, ns after began; 0: it is not
+	gone       atomic.Bool   // Close has let go of the segments: reads end with ErrClosed
 	began      time.Time
 	goroutines sync.WaitGroup // the one that reports trouble
 	stopped    chan struct{}  // closed at the end of Close
@@ -79,7 +80,7 @@ type opening struct {
 	created    bool          // the store is ours from its first byte
 	end        int64         // where recovery found the log to end
 	uncovered  bool          // records were met before that RocketMQ queues and we do not
-	damage     *CorruptError // of a log that is opened for reading only
+	damage     *CorruptError // bytes below the flushed offset are not what they were
 }
 
 // Info describes a log.
@@ -92,6 +93,8 @@ type Info struct {
 	Created       bool       // by us, from its first byte
 	Allocation    Allocation // how segments get their space
 	Recovered     int64      // end offset that recovery found
+	// Damage is what recovery found below the flushed offset; nil: nothing.
+	Damage *CorruptError
 }
 
 // Info describes the log as it is now.
@@ -99,7 +102,7 @@ func (l *Log) Info() Info {
 	i := Info{
 		Dir: l.root, Segments: len(*l.list.Load()), SegmentBytes: l.segmentBytes,
 		CleanShutdown: l.opened.clean, Checkpoint: l.opened.checkpoint, Created: l.opened.created,
-		Recovered: l.opened.end,
+		Recovered: l.opened.end, Damage: l.opened.damage,
 	}
 	if l.roller != nil {
 		i.Allocation = Allocation(l.roller.allocation.Load())
@@ -152,6 +155,9 @@ func (l *Log) SegmentPath(offset int64) string {
 // many there were. [ErrOutOfRange]: no such queue, or an index below its
 // first; an index at or past its end gives none.
 func (l *Log) ReadQueue(id QueueID, from int64, dst []QueueEntry) (int, error) {
+	if l.gone.Load() {
+		return 0, ErrClosed
+	}
 	q := l.queues.lookup(id)
 	if q == nil {
 		return 0, fmt.Errorf("%w: there is no consume queue %s/%d", ErrOutOfRange, id.Topic, id.ID)
@@ -253,11 +259,14 @@ func (l *Log) covered() bool {
 func (l *Log) letGo() {
 	l.append.Lock()
 	defer l.append.Unlock()
-	for _, s := range *l.list.Load() {
+	list := *l.list.Load()
+	l.start.Store(l.MinOffset()) // what the log held is still told
+	l.gone.Store(true)
+	l.list.Store(&segments{}) // before the release: a reader that finds a segment gone looks again
+	l.append.tail, l.append.file = nil, nil
+	for _, s := range list {
 		s.release()
 	}
-	l.append.tail, l.append.file = nil, nil
-	l.list.Store(&segments{})
 }
 
 // logger returns the options' logger.

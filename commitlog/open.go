@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"syscall"
 	"time"
 )
 
@@ -68,7 +69,6 @@ func OpenReadOnly(o Options) (*Log, error) {
 		return nil, err
 	}
 	l.take(r)
-	l.opened.damage = r.damage
 	return l, nil
 }
 
@@ -126,6 +126,7 @@ func (l *Log) recover() (*recovery, error) {
 		}
 	}
 	l.opened.clean, l.opened.checkpoint, l.opened.end = r.clean, r.checkpoint, r.end
+	l.opened.damage = r.damage
 	l.clampCheckpoint(r.end)
 	return r, nil
 }
@@ -268,12 +269,7 @@ func (l *Log) openQueueEnds(r *recovery) error {
 			return err
 		}
 	}
-	cut, upTo := l.queues.truncate, r.end
-	if !r.clean {
-		// What lies behind may be torn by the crash, and is in the log.
-		cut, upTo = l.queues.repair, r.dispatchFrom
-	}
-	if err := cut(upTo); err != nil {
+	if err := l.cutQueues(r); err != nil {
 		return err
 	}
 	if err := l.queues.trimBefore(l.MinOffset()); err != nil {
@@ -283,7 +279,10 @@ func (l *Log) openQueueEnds(r *recovery) error {
 	if err := l.dispatcher.catchUp(); err != nil {
 		return fmt.Errorf("complete the consume queues: %w", err)
 	}
-	return nil
+	if r.hint == nil || len(*l.list.Load()) == 0 {
+		return nil
+	}
+	return l.queues.reach(r.hint.Queues.list)
 }
 
 // begin marks the store as in use and notes what is known of it.
@@ -314,7 +313,13 @@ func (l *Log) begin(r *recovery) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.saveLocked(false)
+	err := k.saveLocked(false)
+	if errors.Is(err, syscall.ENOSPC) && r.hint != nil && r.hint.CutTo < 0 {
+		// What the old one says is still true. The keeper tries again.
+		k.warnLocked(time.Now(), "what is on the disk could not be noted", err)
+		return nil
+	}
+	return err
 }
 
 // run starts the goroutines.

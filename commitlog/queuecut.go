@@ -96,10 +96,12 @@ func (qu *queue) eraseLocked(from int64) error {
 	return nil
 }
 
-// eraseStepBytes keeps a nearly empty file sparse when it is cleared.
+// eraseStepBytes is how much of a file is looked at in one step.
 const eraseStepBytes = 64 << 10
 
-// clearLocked writes zeros over what a file holds from a position on.
+// clearLocked writes zeros over what a file holds from a position on, and only
+// over that: a byte that is zero may be in a hole, and a hole takes space when
+// it is written to, which a full disk does not have.
 func (qu *queue) clearLocked(f *queueFile, from int64) error {
 	if f.file == nil {
 		file, err := qu.set.disk.Open(f.path, true)
@@ -109,22 +111,46 @@ func (qu *queue) clearLocked(f *queueFile, from int64) error {
 		f.file = file
 		qu.set.opened(qu, f)
 	}
-	for {
+	var b []byte
+	for from < qu.set.fileBytes {
 		at, err := f.file.NextData(from)
 		if err == nil && at >= qu.set.fileBytes {
 			return nil
 		}
 		if err == nil {
+			if b == nil {
+				b = make([]byte, eraseStepBytes)
+			}
 			from = min(at+eraseStepBytes, qu.set.fileBytes)
-			err = f.file.Zero(at, from-at)
+			err = qu.clearPieceLocked(f, b[:from-at], at)
 		}
 		if err != nil {
 			return fmt.Errorf("clear consume queue %s: %w", f.path, err)
 		}
-		f.dirty.Store(true)
-		qu.set.markDirty(qu)
-		if from >= qu.set.fileBytes {
-			return nil
-		}
 	}
+	return nil
+}
+
+// clearPieceLocked clears the sectors of a piece that hold something; a hole is
+// made of whole ones. b is room for the piece.
+func (qu *queue) clearPieceLocked(f *queueFile, b []byte, at int64) error {
+	if n, err := f.file.ReadAt(b, at); n < len(b) {
+		return err
+	}
+	for len(b) > 0 {
+		n := min(int64(len(b)), sectorBytes-at%sectorBytes)
+		if !zeros(b[:n]) {
+			for n < int64(len(b)) && !zeros(b[n:min(int64(len(b)), n+sectorBytes)]) {
+				n = min(int64(len(b)), n+sectorBytes)
+			}
+			clear(b[:n])
+			if _, err := f.file.WriteAt(b[:n], at); err != nil {
+				return err
+			}
+			f.dirty.Store(true)
+			qu.set.markDirty(qu)
+		}
+		b, at = b[n:], at+n
+	}
+	return nil
 }

@@ -18,6 +18,26 @@ type queueFile struct {
 	dirty atomic.Bool // written since it was last synced
 }
 
+// usualSize is the size that most of the files have, the larger of two that are
+// as common, or 0: an odd file does not make the others odd.
+func usualSize(found []foundQueue) int64 {
+	count := make(map[int64]int)
+	var usual int64
+	for _, f := range found {
+		for _, info := range f.files {
+			if info.Size > 0 && info.Size%queueUnitBytes == 0 {
+				count[info.Size]++
+			}
+		}
+	}
+	for size, n := range count {
+		if n > count[usual] || n == count[usual] && size > usual {
+			usual = size
+		}
+	}
+	return usual
+}
+
 // readBytes fills b from a position of the queue, across files. A file that
 // is shorter than it was is a *CorruptError.
 func (qu *queue) readBytes(b []byte, at int64) error {

@@ -139,7 +139,7 @@ func (m *queueMachine) PowerCut(t *rapid.T) {
 	if from < len(m.model) {
 		durable = m.model[from].Offset
 	}
-	m.must(t, m.set.repair(durable))
+	m.must(t, m.set.repair(durable, false))
 	m.must(t, m.set.trimBefore(m.low()))
 	if m.set.incomplete {
 		from = int(m.first - m.start)

@@ -3,14 +3,15 @@ package commitlog
 // repair is truncate after a crash. Units of records before offset are on the
 // disk, in order; behind them anything may stand: units that were written and
 // not synced, pages of zeros between them, a unit of which half was written. So
-// the end is looked for from the front, where what stands is sound. The
-// writer's alone.
-func (q *queues) repair(offset int64) error {
+// the end is looked for from the front, where what stands is sound. After a
+// clean stop nothing of that is expected, and what is found is damage; what is
+// read is on the disk then. The writer's alone.
+func (q *queues) repair(offset int64, clean bool) error {
 	q.drop()
-	return q.each(func(qu *queue) error { return qu.repair(offset) })
+	return q.each(func(qu *queue) error { return qu.repair(offset, clean) })
 }
 
-func (qu *queue) repair(offset int64) error {
+func (qu *queue) repair(offset int64, clean bool) error {
 	qu.pending = qu.pending[:0]
 	cut, err := qu.soundEnd(offset)
 	if err != nil {
@@ -19,8 +20,10 @@ func (qu *queue) repair(offset int64) error {
 	if err := qu.cutAt(cut); err != nil {
 		return err
 	}
-	if err := qu.distrust(); err != nil {
-		return err
+	if !clean {
+		if err := qu.distrust(); err != nil {
+			return err
+		}
 	}
 	return qu.setMaxPhysical()
 }

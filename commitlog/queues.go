@@ -95,14 +95,7 @@ func (q *queues) load(fileBytes int64) error {
 	if err != nil {
 		return err
 	}
-	for _, f := range found {
-		for _, info := range f.files {
-			if q.fileBytes == 0 {
-				q.fileBytes = info.Size / queueUnitBytes * queueUnitBytes
-			}
-		}
-	}
-	if q.fileBytes == 0 {
+	if q.fileBytes = usualSize(found); q.fileBytes == 0 {
 		q.fileBytes = (fileBytes + queueUnitBytes - 1) / queueUnitBytes * queueUnitBytes
 	}
 	index := make(queueIndex)

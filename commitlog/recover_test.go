@@ -181,7 +181,7 @@ func crashedOn(t testing.TB, disk Disk, dir string, flushed int64, asRocketMQ bo
 	if err != nil || h == nil {
 		t.Fatal(h, err)
 	}
-	h.Flushed, h.Queued, h.TailBytes = flushed, flushed, 0
+	h.Flushed, h.Queued, h.TailBytes, h.Queues = flushed, flushed, 0, queueEnds{}
 	if err := writeHint(disk, dir, h); err != nil {
 		t.Fatal(err)
 	}

@@ -31,12 +31,14 @@ func (l *Log) StartAt(base int64) error {
 	}
 	l.dispatcher.stop()
 	defer l.dispatcher.start()
+	// The minimum first: whoever looks meanwhile sees a log without a byte, never
+	// one that begins before base.
+	l.start.Store(base)
 	a.end = base
 	l.end.Store(base)
 	l.flushed.Store(base)
 	l.flusher.border.Store(base)
 	l.dispatcher.restart(base)
-	l.start.Store(base)
 	l.roller.expect(base)
 	return nil
 }

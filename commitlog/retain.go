@@ -63,10 +63,11 @@ func (k *keeper) expendable() (*segment, error) {
 	limit := l.opts.RetentionDisk
 	needed := list[0].end() > k.keep.Load()
 	switch {
-	case limit > 0 && full >= max(limit, retainDiskHard):
-		return list[0], nil
-	case needed:
+	case needed && full < max(limit, retainDiskHard):
 		return nil, nil
+	case needed:
+		// A replica that does not move must not fill the disk.
+		return list[0], nil
 	case limit > 0 && full >= limit:
 		return list[0], nil
 	case l.opts.Retention == 0:
@@ -82,9 +83,6 @@ func (k *keeper) expendable() (*segment, error) {
 // diskPercent is how full the log's file system is, rounded up as RocketMQ
 // does.
 func (k *keeper) diskPercent() (int, error) {
-	if k.log.opts.RetentionDisk == 0 {
-		return 0, nil
-	}
 	used, total, err := k.log.disk.Usage(k.log.dir)
 	if err != nil || total <= 0 {
 		return 0, err

@@ -101,6 +101,9 @@ func (l *Log) cutLocked(to, end int64) error {
 	noted := k.last
 	noted.Flushed, noted.Queued = min(noted.Flushed, to), min(noted.Queued, to)
 	noted.CutTo, noted.CutFrom = to, end
+	if err := k.noteQueues(&noted); err != nil {
+		return err
+	}
 	if err := l.sumTail(&noted); err != nil {
 		return err
 	}

@@ -21,6 +21,9 @@ func (l *Log) View(from, to int64) (View, error) {
 		list := *l.list.Load()
 		s := list.find(from)
 		if s == nil || from >= end || to <= from {
+			if l.gone.Load() {
+				return View{}, ErrClosed
+			}
 			return View{}, l.outOfRange(from, to)
 		}
 		if !s.acquire() {

@@ -63,7 +63,8 @@ func (c *Completions) put(ctx context.Context, f *Future, m *Message, tag uint64
 }
 
 // Pull waits for at least one put to end and takes up to len(dst) that have, in
-// the order they ended. It returns ctx's error if none ended in time.
+// the order they ended. It returns ctx's error if none ended in time, and
+// ErrClosed once the engine is closing and nothing is under way.
 func (c *Completions) Pull(ctx context.Context, dst []Completion) (int, error) {
 	if len(dst) == 0 {
 		return 0, nil
@@ -81,13 +82,19 @@ func (c *Completions) Pull(ctx context.Context, dst []Completion) (int, error) {
 		if n > 0 {
 			return n, nil
 		}
+		stopping := c.e.stopping
+		if c.finished.Len() > 0 {
+			stopping = nil // what is under way still ends
+		}
 		select {
 		case <-c.finished.Ready():
 		case <-ctx.Done():
 			return 0, ctx.Err()
+		case <-stopping:
+			return 0, ErrClosed
 		}
 	}
 }
 
-// Outstanding is how many puts wait or have not been pulled.
+// Outstanding is how many puts wait or have not been pulled. Any goroutine.
 func (c *Completions) Outstanding() int { return c.finished.Len() }

@@ -13,6 +13,7 @@ import (
 	"github.com/haengine/haengine/commitlog"
 	"github.com/haengine/haengine/reactor"
 	"github.com/haengine/haengine/transfer"
+	"golang.org/x/sys/cpu"
 )
 
 // The log's own types, under this package's name for those who embed it.
@@ -38,8 +39,8 @@ type Engine struct {
 	expiry *expiry
 	steady *steadyLog
 
-	master *master // nil without a listener
-	slave  *slave  // nil on a master
+	master *master               // nil without a listener
+	slave  atomic.Pointer[slave] // nil on a master; the log calls back before it is there
 
 	// Settings that change while running.
 	inSyncReplicas, minInSync  atomic.Int32
@@ -51,8 +52,11 @@ type Engine struct {
 	progress  notifier                         // told when the confirmed offset may have moved
 	events    events
 
-	futures  sync.Pool
-	inflight atomic.Int64 // puts before or in their append
+	futures sync.Pool
+
+	_        cpu.CacheLinePad
+	inflight atomic.Int64 // puts before or in their append: written by every producer
+	_        cpu.CacheLinePad
 	stopping chan struct{}
 	closed   atomic.Bool
 	close    struct {
@@ -126,8 +130,12 @@ func (e *Engine) open() error {
 		}
 	}
 	if o.Role == Slave {
-		e.slave = newSlave(e)
-		e.slave.start()
+		s := newSlave(e)
+		e.slave.Store(s)
+		if err := e.log.Writable(); err != nil {
+			s.trouble(err) // met before there was a slave to tell
+		}
+		s.start()
 	}
 	return nil
 }
@@ -146,8 +154,8 @@ func (e *Engine) shutdown(ctx context.Context) error {
 	close(e.stopping)
 	e.events.send(Event{Kind: StateChanged, State: StateStopping})
 	e.settlePuts(ctx)
-	if e.slave != nil {
-		e.slave.stop()
+	if s := e.slave.Load(); s != nil {
+		s.stop()
 	}
 	if e.master != nil {
 		e.master.stop()
@@ -223,8 +231,8 @@ func (e *Engine) complete(now time.Duration) {
 // flushed is called by the log's flusher.
 func (e *Engine) flushed(offset int64) {
 	e.rings.flushed(offset, reactor.Now())
-	if e.slave != nil {
-		e.slave.flushed()
+	if s := e.slave.Load(); s != nil {
+		s.flushed()
 	}
 	e.progress.wake()
 }
@@ -234,16 +242,16 @@ func (e *Engine) flushed(offset int64) {
 func (e *Engine) dispatched(int64) {
 	if e.opts.Role == Slave {
 		e.wakeSenders()
-		if e.slave != nil {
-			e.slave.flushed()
+		if s := e.slave.Load(); s != nil {
+			s.flushed()
 		}
 		e.progress.wake()
 	}
 }
 
 func (e *Engine) segmentReady() {
-	if e.slave != nil {
-		e.slave.segmentReady()
+	if s := e.slave.Load(); s != nil {
+		s.segmentReady()
 	}
 }
 
@@ -254,8 +262,8 @@ func (e *Engine) trouble(err error) {
 	e.opts.Logger.Error("the log is read-only from here; restart after looking at the disk", "error", err)
 	e.events.send(Event{Kind: DiskTrouble, Err: err})
 	e.events.send(Event{Kind: StateChanged, State: StateReadOnly, Err: err})
-	if e.slave != nil {
-		e.slave.trouble(err)
+	if s := e.slave.Load(); s != nil {
+		s.trouble(err)
 	}
 }
 
@@ -347,7 +355,9 @@ func (e *Engine) SetTransferRate(bytesPerSecond int64) {
 // SetInSyncReplicas changes the copies that synchronous puts wait for, 1 to 64.
 // A put that waits already keeps what it started with.
 func (e *Engine) SetInSyncReplicas(copies int) error {
-	return setCount(&e.inSyncReplicas, "in-sync replicas", copies)
+	err := setCount(&e.inSyncReplicas, "in-sync replicas", copies)
+	e.progress.wake() // fewer copies may confirm more
+	return err
 }
 
 // SetMinInSyncReplicas changes the copies below which synchronous puts are

@@ -17,12 +17,11 @@ const (
 	StateChanged                      // the node's state; State holds it
 	MasterChanged                     // a slave's view of its master; Master holds its state's name
 	DiskTrouble                       // damage or a failed fsync; Err says which
-	DiskRecovered                     // segments can be created again after a full disk
 )
 
 var eventNames = names{
 	"replica-joined", "replica-left", "replica-in-sync", "replica-out-of-sync",
-	"state-changed", "master-changed", "disk-trouble", "disk-recovered",
+	"state-changed", "master-changed", "disk-trouble",
 }
 
 // String is the kind's name.
@@ -44,7 +43,8 @@ type Event struct {
 type events struct {
 	mu   sync.Mutex
 	subs map[*subscriber]struct{} // guarded by mu
-	some atomic.Bool              // whether subs is not empty: the cheap test before an event is built
+	over bool                     // guarded by mu: no event will come any more
+	some atomic.Bool              // whether subs is not empty: the cheap test before the lock is taken
 }
 
 type subscriber struct {
@@ -56,6 +56,10 @@ func (es *events) subscribe(buffer int) (<-chan Event, func()) {
 	s := &subscriber{ch: make(chan Event, max(buffer, 1))}
 	es.mu.Lock()
 	defer es.mu.Unlock()
+	if es.over {
+		close(s.ch)
+		return s.ch, func() {}
+	}
 	if es.subs == nil {
 		es.subs = map[*subscriber]struct{}{}
 	}
@@ -97,6 +101,6 @@ func (es *events) close() {
 	for s := range es.subs {
 		close(s.ch)
 	}
-	es.subs = nil
+	es.subs, es.over = nil, true
 	es.some.Store(false)
 }

@@ -109,6 +109,7 @@ func (m *master) joined(r *replica) {
 	m.mu.Lock()
 	m.mu.replicas[r] = struct{}{}
 	m.mu.Unlock()
+	m.keep() // before retention takes what this replica needs
 }
 
 func (m *master) left(r *replica) {
@@ -131,14 +132,21 @@ func (m *master) list() []*replica {
 // runReview tells retention what replicas still need, and looks who fell out of
 // sync without a word.
 func (m *master) runReview() {
-	loop := m.e.group.Loop(0)
-	end, keep := m.e.served().End, int64(math.MaxInt64)
+	end := m.e.served().End
 	for _, r := range m.list() {
-		keep = min(keep, r.acked.Load())
 		r.noteSync(end)
 	}
+	m.keep()
+	m.review.ResetAt(m.e.group.Loop(0).Now() + reviewInterval)
+}
+
+// keep tells retention the lowest offset that a replica still needs.
+func (m *master) keep() {
+	keep := int64(math.MaxInt64)
+	for _, r := range m.list() {
+		keep = min(keep, r.acked.Load())
+	}
 	m.e.log.SetKeep(keep)
-	m.review.ResetAt(loop.Now() + reviewInterval)
 }
 
 func (m *master) setRate(bytesPerSecond int64) {
@@ -183,8 +191,8 @@ func (h *host) detach(r *replica) {
 // go on when it is writable.
 func (h *host) sendAll() {
 	now := h.loop.Now()
-	for i := len(h.replicas) - 1; i >= 0; i-- { // send may detach the replica
-		if r := h.replicas[i]; !r.blocked {
+	for _, r := range h.replicas {
+		if !r.blocked {
 			r.send(now)
 		}
 	}

@@ -150,7 +150,7 @@ func (o Options) Validate() error {
 	case o.Role > Slave:
 		bad("role %v is unknown", o.Role)
 	case o.Role == Slave && o.Master == "":
-		bad("a SLAVE needs master HOST:PORT")
+		bad("master is missing: a SLAVE needs HOST:PORT")
 	case o.Role != Slave && o.Master != "":
 		bad("master %s is given, but the role is %v", o.Master, o.Role)
 	}
@@ -158,8 +158,9 @@ func (o Options) Validate() error {
 		if a == "" {
 			return
 		}
-		if _, port, err := net.SplitHostPort(a); err != nil {
-			bad("%s %q: %v", name, a, err)
+		var wrongAddr *net.AddrError
+		if _, port, err := net.SplitHostPort(a); errors.As(err, &wrongAddr) {
+			bad("%s %q: %s, want HOST:PORT", name, a, wrongAddr.Err)
 		} else if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
 			bad("%s %q: port must be a number from 0 to 65535", name, a)
 		}

@@ -2,8 +2,8 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -149,22 +149,12 @@ func (e *Engine) start(ctx context.Context, f *Future, m *Message, batch []*Mess
 	if err := e.mayPut(); err != nil {
 		return err
 	}
-	waitStore := batch != nil || m.WaitStore()
-	if len(batch) > 0 {
-		waitStore = batch[0].WaitStore()
-	}
-	var enc *commitlog.Encoded
-	var err error
-	if batch != nil {
-		enc, err = e.log.EncodeBatch(batch)
-	} else {
-		enc, err = e.log.Encode(m)
-	}
+	enc, first, err := e.encode(m, batch)
 	if err != nil {
 		return err
 	}
 	defer enc.Release()
-	if err := e.chooseWaits(f, waitStore); err != nil {
+	if err := e.chooseWaits(f, first.WaitStore()); err != nil {
 		return err
 	}
 	if err := e.reserve(ctx, f, mayBlock); err != nil {
@@ -189,6 +179,20 @@ func (e *Engine) start(ctx context.Context, f *Future, m *Message, batch []*Mess
 	}
 	e.appended(f)
 	return nil
+}
+
+// encode encodes the message, or the batch if m is nil. It returns the message
+// that speaks for all.
+func (e *Engine) encode(m *Message, batch []*Message) (*commitlog.Encoded, *Message, error) {
+	if m != nil {
+		enc, err := e.log.Encode(m)
+		return enc, m, err
+	}
+	if len(batch) == 0 || slices.Contains(batch, nil) {
+		return nil, nil, fmt.Errorf("%w: no message, or a nil one", commitlog.ErrMessageIllegal)
+	}
+	enc, err := e.log.EncodeBatch(batch)
+	return enc, batch[0], err
 }
 
 // appended sets going what the put waits for.
@@ -220,7 +224,11 @@ func (e *Engine) chooseWaits(f *Future, waitStore bool) error {
 			if inSync == 0 || !e.quorum.CanGive(kind) {
 				f.limits.noReplica = true
 			} else {
-				f.replica.ring = e.rings.forReplicas(kind, copies-1)
+				ring, err := e.rings.forReplicas(kind, copies-1)
+				if err != nil {
+					return err
+				}
+				f.replica.ring = ring
 				f.limits.slaveLimit = f.started + time.Duration(e.slaveTimeout.Load())
 			}
 		}
@@ -248,16 +256,21 @@ func (e *Engine) reserveIn(ctx context.Context, ring *transfer.Ring, mayBlock bo
 	if ring == nil || ring.Reserve() {
 		return nil
 	}
-	if !mayBlock {
-		return ErrRingFull
-	}
-	if err := ring.ReserveWait(ctx); err != nil {
-		if errors.Is(err, transfer.ErrRingClosed) {
-			return ErrClosed
+	err := ErrRingFull
+	if mayBlock {
+		if err = ring.ReserveWait(ctx); err == nil {
+			return nil
 		}
-		return fmt.Errorf("%w: %w", ErrRingFull, err)
+		err = fmt.Errorf("%w: %w", ErrRingFull, err)
 	}
-	return nil
+	// A closed ring refuses for the reason that it was closed for.
+	if werr := e.log.Writable(); werr != nil {
+		return werr
+	}
+	if e.closed.Load() {
+		return ErrClosed
+	}
+	return err
 }
 
 func cancel(ring *transfer.Ring) {

@@ -102,17 +102,17 @@ func (r *replica) Closed(_ *reactor.Conn, err error) {
 	r.timer.Stop()
 	r.host.detach(r)
 	if r.member == nil {
-		r.e.steady.warn("peer-refused", "HA connection ended before a valid first report", "peer", r.address.String(), "reason", reasonOf(err))
+		r.e.steady.warn("peer-refused", "HA connection ended before a valid first report", "peer", r.address.String(), "reason", sentence(err))
 		return
 	}
 	r.e.quorum.Leave(r.member)
 	r.member = nil
 	r.host.m.left(r)
-	r.e.steady.info("left "+r.address.Addr().String(), "replica left", "replica", r.address.String(), "acked_offset", r.acked.Load(), "reason", reasonOf(err))
+	r.e.steady.info("left "+r.address.Addr().String(), "replica left", "replica", r.address.String(), "acked_offset", r.acked.Load(), "reason", sentence(err))
 	r.e.events.send(Event{Kind: ReplicaLeft, Replica: r.address.String(), Offset: r.acked.Load(), Err: err})
 }
 
-func reasonOf(err error) string {
+func sentence(err error) string {
 	switch {
 	case err == nil:
 		return "closed"

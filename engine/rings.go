@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,18 +47,24 @@ func newRings(size int) *rings {
 	return r
 }
 
-// forReplicas finds the ring for a wait, and makes it on first use. The number
-// of rings is bounded by the settings: two kinds and at most replicasMax counts.
-func (r *rings) forReplicas(kind transfer.Kind, replicas int) *transfer.Ring {
+// replicaRingsMax bounds the memory of the rings: one stays once it is made.
+const replicaRingsMax = 16
+
+// forReplicas finds the ring for a wait, and makes it on first use. ErrRingFull:
+// replicaRingsMax others are in use.
+func (r *rings) forReplicas(kind transfer.Kind, replicas int) (*transfer.Ring, error) {
 	key := ringKey{kind, replicas}
 	if ring := find(*r.replica.Load(), key); ring != nil {
-		return ring
+		return ring, nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	list := *r.replica.Load()
 	if ring := find(list, key); ring != nil {
-		return ring
+		return ring, nil
+	}
+	if len(list) >= replicaRingsMax {
+		return nil, fmt.Errorf("%w: %d settings of in-sync replicas were used since the start, restart to use another", ErrRingFull, len(list))
 	}
 	ring := transfer.NewRing(r.size)
 	if r.closed {
@@ -65,7 +72,7 @@ func (r *rings) forReplicas(kind transfer.Kind, replicas int) *transfer.Ring {
 	}
 	grown := append(append([]replicaRing(nil), list...), replicaRing{key, ring})
 	r.replica.Store(&grown)
-	return ring
+	return ring, nil
 }
 
 func find(list []replicaRing, key ringKey) *transfer.Ring {

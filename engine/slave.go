@@ -18,6 +18,7 @@ import (
 
 const (
 	dialTimeout      = time.Second
+	resolveTimeout   = 5 * time.Second
 	overlapBytes     = 64 << 10
 	receivedPerTurn  = 4 << 20  // bytes a turn of the loop takes from the master at most
 	frameBytesLimit  = 64 << 20 // a larger frame is no RocketMQ master's
@@ -60,6 +61,10 @@ type slave struct {
 	grown      bool // bytes were published on this connection
 	reportLeft int  // bytes of report that the socket had no room for
 
+	context context.Context // of name look-ups, as cancel; neither changes
+	cancel  context.CancelFunc
+	lookups sync.WaitGroup // any goroutine
+
 	broken error // the log's trouble: no further connection
 	over   bool
 
@@ -82,6 +87,7 @@ func newSlave(e *Engine) *slave {
 			OverlapBytes: overlapBytes, FrameBytesLimit: frameBytesLimit,
 		}),
 	}
+	s.context, s.cancel = context.WithCancel(context.Background())
 	s.timer = loop.NewTimer(s.due)
 	s.wake = loop.NewWaker(func() {
 		if s.conn != nil {
@@ -97,6 +103,8 @@ func (s *slave) start() { s.loop.Post(s.dial) }
 
 // stop ends the connection and waits until the loop has let go of the log.
 func (s *slave) stop() {
+	s.cancel()
+	defer s.lookups.Wait()
 	done := make(chan struct{})
 	if !s.loop.Post(func() {
 		s.over = true
@@ -151,13 +159,22 @@ func (s *slave) dial() {
 	if s.over || s.broken != nil {
 		return
 	}
+	s.lookups.Add(1)
 	go func() {
-		addrs, err := resolve(s.e.opts.Master)
-		s.loop.Post(func() { s.tryNext(addrs, err) })
+		defer s.lookups.Done()
+		var addrs []netip.AddrPort
+		var err error
+		if s.e.opts.Ack == AckFlushed {
+			err = s.log.Flush() // the first report acknowledges, too
+		}
+		if err == nil {
+			addrs, err = resolve(s.context, s.e.opts.Master)
+		}
+		s.loop.Post(func() { s.resolved(addrs, err) })
 	}()
 }
 
-func resolve(master string) ([]netip.AddrPort, error) {
+func resolve(ctx context.Context, master string) ([]netip.AddrPort, error) {
 	host, port, err := net.SplitHostPort(master)
 	if err != nil {
 		return nil, err
@@ -166,7 +183,7 @@ func resolve(master string) ([]netip.AddrPort, error) {
 	if err != nil {
 		return nil, fmt.Errorf("port %q: %w", port, err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
 	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
@@ -179,32 +196,44 @@ func resolve(master string) ([]netip.AddrPort, error) {
 	return addrs, nil
 }
 
-func (s *slave) tryNext(addrs []netip.AddrPort, err error) {
-	if s.over || s.broken != nil {
-		return
-	}
+func (s *slave) resolved(addrs []netip.AddrPort, err error) {
 	if err == nil && len(addrs) == 0 {
 		err = errors.New("the name has no address")
 	}
-	if err != nil || len(addrs) == 0 {
-		s.lost(fmt.Errorf("connect to master %s: %w", s.e.opts.Master, err), reasonConnect)
+	if err != nil {
+		s.unreachable(err)
+		return
+	}
+	s.dialFirst(addrs)
+}
+
+// dialFirst tries the first address and, if it fails, those after it.
+func (s *slave) dialFirst(addrs []netip.AddrPort) {
+	if s.over || s.broken != nil {
 		return
 	}
 	s.loop.Dial(addrs[0], s.e.socketOptions(), dialTimeout, func(c *reactor.Conn, err error) reactor.Handler {
-		if err != nil {
-			if len(addrs) > 1 {
-				s.tryNext(addrs[1:], nil)
-				return nil
-			}
-			s.tryNext(nil, err)
+		switch {
+		case s.over || s.broken != nil:
 			return nil
+		case err == nil:
+			s.connected(c)
+			return s
+		case len(addrs) > 1:
+			s.dialFirst(addrs[1:])
+		default:
+			s.unreachable(err)
 		}
-		if s.over || s.broken != nil {
-			return nil
-		}
-		s.connected(c)
-		return s
+		return nil
 	})
+}
+
+func (s *slave) unreachable(err error) {
+	if s.over || s.broken != nil {
+		return
+	}
+	s.follower.Ended(err, s.loop.Now())
+	s.lost(fmt.Errorf("connect to master %s: %w", s.e.opts.Master, err), reasonConnect)
 }
 
 func (s *slave) connected(c *reactor.Conn) {
@@ -261,7 +290,9 @@ func (s *slave) Closed(_ *reactor.Conn, err error) {
 	s.conn = nil
 	if s.unpublished > 0 {
 		if derr := s.log.Discard(s.unpublished); derr != nil {
-			s.e.opts.Logger.Error("bytes received past the end could not be zeroed", "error", derr)
+			// An offset told from here on would stand for other bytes.
+			s.broken = fmt.Errorf("bytes received past the end could not be zeroed: %w", derr)
+			s.e.opts.Logger.Error("replication has ended until a restart", "error", s.broken)
 		}
 		s.unpublished = 0
 	}
@@ -274,10 +305,10 @@ func (s *slave) Closed(_ *reactor.Conn, err error) {
 		s.note(transfer.FollowerStalled.String(), s.broken)
 		return
 	}
-	s.lost(err, s.reasonOf(err))
+	s.lost(err, s.lossReason(err))
 }
 
-func (s *slave) reasonOf(err error) string {
+func (s *slave) lossReason(err error) string {
 	var frame *transfer.FrameError
 	switch {
 	case errors.Is(err, transfer.ErrDiverged):
@@ -307,7 +338,7 @@ func (s *slave) lost(err error, reason string) {
 	}
 	s.e.opts.Metrics.Reconnect(reason)
 	s.e.steady.warn("master-"+reason, "connection to the master ended; it is tried again",
-		"master", s.e.opts.Master, "state", s.follower.State().String(), "reason", reasonOf(err), "end_offset", s.log.EndOffset())
+		"master", s.e.opts.Master, "state", s.follower.State().String(), "reason", sentence(err), "end_offset", s.log.EndOffset())
 	s.note(s.follower.State().String(), err)
 	s.armed = s.loop.Now() + wait
 	s.timer.ResetAt(s.armed)

@@ -324,3 +324,26 @@ func TestSilentMasterIsNoticedAndRedialled(t *testing.T) {
 		t.Fatalf("log ends at %d, want %d", end, len(log))
 	}
 }
+
+func TestSlaveWithLargerSegmentsStopsAndIsRefusedAtItsRestart(t *testing.T) {
+	m := openMaster(t, Options{SegmentBytes: 64 << 10})
+	dir := t.TempDir()
+	s := openSlave(t, m, Options{Store: dir, SegmentBytes: 256 << 10})
+	for m.log.EndOffset() < 80<<10 {
+		mustPut(t, m, message("t", 0, strings.Repeat("x", 3000)))
+	}
+	eventually(t, "the slave stopped", func() bool { return s.Status().State == StateReadOnly })
+	if st := s.Status(); !strings.Contains(st.Reason, "262144") || !strings.Contains(st.Reason, "filler") {
+		t.Fatalf("reason %q should name the filler and our segment size", st.Reason)
+	}
+	shut(t, s)
+	logger, _ := newTestLog(t, "reopened")
+	e, err := Open(Options{Store: dir, Role: Slave, Master: m.HAAddr().String(), Reactors: 1, Logger: logger})
+	if err == nil {
+		shut(t, e)
+		t.Fatal("the store was opened again and would be acknowledged and cut at each start")
+	}
+	if !strings.Contains(err.Error(), "262144") || !strings.Contains(err.Error(), "65536") {
+		t.Fatalf("error %q should name both sizes", err)
+	}
+}

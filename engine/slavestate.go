@@ -29,7 +29,7 @@ func (s *slave) note(state string, err error) {
 	changed := s.shared.state != state
 	s.shared.state = state
 	if err != nil {
-		s.shared.lastError = reasonOf(err)
+		s.shared.lastError = sentence(err)
 	}
 	s.shared.Unlock()
 	if changed {

@@ -1,9 +1,10 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"sort"
+
+	"github.com/haengine/haengine/transfer"
 )
 
 // Status describes the node now. Any goroutine; it locks nothing that a put or
@@ -25,8 +26,8 @@ func (e *Engine) Status() Status {
 		}
 		sort.Slice(s.Replicas, func(i, k int) bool { return s.Replicas[i].Address < s.Replicas[k].Address })
 	}
-	if e.slave != nil {
-		m := e.slave.status()
+	if slave := e.slave.Load(); slave != nil {
+		m := slave.status()
 		s.Master = &m
 	}
 	return s
@@ -51,11 +52,12 @@ func (e *Engine) Ready() error {
 	if err := e.log.Shortage(); err != nil {
 		return err
 	}
-	if e.slave == nil {
+	slave := e.slave.Load()
+	if slave == nil {
 		return nil
 	}
-	if m := e.slave.status(); m.State != "transferring" {
-		return fmt.Errorf("master %s: %s: %w", m.Address, m.State, errors.New(m.LastError))
+	if m := slave.status(); m.State != transfer.FollowerTransferring.String() {
+		return fmt.Errorf("master %s: %s: %s", m.Address, m.State, m.LastError)
 	}
 	return nil
 }

@@ -18,12 +18,12 @@ func ParseReport(b []byte) int64 {
 	return int64(binary.BigEndian.Uint64(b))
 }
 
-// Range is what a log holds: the bytes [Min, End). It is empty when both are
-// equal.
+// Range is what a log holds: the bytes [Min, End). It is empty when End is not
+// above Min.
 type Range struct{ Min, End int64 }
 
 // Empty tells whether the log holds no byte.
-func (r Range) Empty() bool { return r.Min == r.End }
+func (r Range) Empty() bool { return r.End <= r.Min }
 
 // Holds tells whether a replica that wants offset next can be served: every
 // byte of the log and the place just past it.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/haengine/haengine/engine"
@@ -40,7 +41,7 @@ func openAdmin(addr string, o engine.Options, gatherer prometheus.Gatherer, logg
 	}
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("admin-listen %s: %w", addr, err)
+		return nil, listenError("admin-listen", addr, err)
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", a.healthz)
@@ -59,6 +60,14 @@ func openAdmin(addr string, o engine.Options, gatherer prometheus.Gatherer, logg
 		}
 	}()
 	return a, nil
+}
+
+// listenError names the flag, and what to do when the address is taken.
+func listenError(flag, addr string, err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("--%s %s: %w; stop what listens there, or give another address", flag, addr, cause(err))
+	}
+	return fmt.Errorf("--%s %s: %w", flag, addr, err)
 }
 
 // addr is where it listens; empty without an address.
@@ -100,23 +109,22 @@ func (a *admin) status() engine.Status {
 }
 
 // ready is nil when the node can do its job, or says why it cannot.
-func (a *admin) ready() error { return readiness(a.status(), a.maxLag) }
-
-// readiness judges a status: a master must serve, a slave must be transferring
-// and no further behind than maxLag, as far as the wire tells it.
-func readiness(s engine.Status, maxLag int64) error {
-	if s.State != engine.StateServing {
+func (a *admin) ready() error {
+	node := a.node.Load()
+	if node == nil {
+		s := a.status()
 		return fmt.Errorf("%s: %s", s.State, s.Reason)
 	}
-	m := s.Master
-	if m == nil {
-		return nil
+	if err := node.Ready(); err != nil {
+		return err
 	}
-	if m.State != "transferring" {
-		return fmt.Errorf("master %s: %s: %s", m.Address, m.State, m.LastError)
-	}
-	if m.LagBytes != nil && *m.LagBytes > maxLag {
-		return fmt.Errorf("%d bytes behind the master, more than max-lag %d", *m.LagBytes, maxLag)
+	return lagWithin(node.Status().Master, a.maxLag)
+}
+
+// lagWithin judges how far a slave is behind, as far as the wire tells it.
+func lagWithin(m *engine.MasterStatus, maxLag int64) error {
+	if m != nil && m.LagBytes != nil && *m.LagBytes > maxLag {
+		return fmt.Errorf("%s behind the master, more than max-lag %s", shortBytes(*m.LagBytes), shortBytes(maxLag))
 	}
 	return nil
 }

@@ -12,29 +12,26 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-func TestReadinessFollowsTheRole(t *testing.T) {
-	lag := func(n int64) *int64 { return &n }
-	slave := func(state string, lag *int64) engine.Status {
-		return engine.Status{Role: engine.Slave, State: engine.StateServing, Master: &engine.MasterStatus{Address: "m", State: state, LagBytes: lag}}
-	}
+func TestALagAboveTheLimitIsNotReady(t *testing.T) {
+	lag := func(n int64) *engine.MasterStatus { return &engine.MasterStatus{LagBytes: &n} }
 	for _, c := range []struct {
-		s     engine.Status
+		m     *engine.MasterStatus
 		ready bool
-	}{
-		{engine.Status{State: engine.StateServing}, true},
-		{engine.Status{State: engine.StateRecovering}, false},
-		{engine.Status{State: engine.StateReadOnly}, false},
-		{engine.Status{State: engine.StateStopping}, false},
-		{slave("transferring", nil), true},
-		{slave("transferring", lag(100)), true},
-		{slave("transferring", lag(101)), false},
-		{slave("connecting", nil), false},
-		{slave("stalled", nil), false},
-		{slave("diverged", nil), false},
-	} {
-		if err := readiness(c.s, 100); (err == nil) != c.ready {
-			t.Errorf("%+v: %v, want ready %v", c.s, err, c.ready)
+	}{{nil, true}, {&engine.MasterStatus{}, true}, {lag(100), true}, {lag(101), false}} {
+		if err := lagWithin(c.m, 100); (err == nil) != c.ready {
+			t.Errorf("%+v: %v, want ready %v", c.m, err, c.ready)
 		}
+	}
+}
+
+func TestReadinessIsTheNodes(t *testing.T) {
+	m := startNode(t, "--ha-listen", "127.0.0.1:0")
+	if got := get(t, m.AdminListen, "/readyz"); !strings.HasPrefix(got, "200 ") {
+		t.Errorf("a master: %s", got)
+	}
+	s := startNode(t, "--role", "SLAVE", "--master", "127.0.0.1:1")
+	if got := get(t, s.AdminListen, "/readyz"); !strings.HasPrefix(got, "503 ") || !strings.Contains(got, "connecting") {
+		t.Errorf("a slave without a master: %s", got)
 	}
 }
 
@@ -76,7 +73,7 @@ func get(t *testing.T, address, path string) string {
 func TestAnAdminAddressInUseIsNamed(t *testing.T) {
 	taken, _ := nodeThatAnswers(t, engine.Status{})
 	o := expect(t, exitFailed, "serve", "--store", t.TempDir(), "--ha-listen", "127.0.0.1:0", "--admin-listen", taken)
-	mustContain(t, o.stderr, "admin-listen "+taken, "address already in use")
+	mustContain(t, o.stderr, "--admin-listen "+taken, "address already in use")
 }
 
 func TestAGoneReplicaHasNoSeries(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,6 +42,7 @@ type benchResult struct {
 	CPUSecondsPerGB   *float64       `json:"cpu_seconds_per_gb"`
 	Limit             *benchLimit    `json:"limit"`
 	Ratio             *float64       `json:"ratio_to_limit"` // rate over limit's rate, or time over limit's time
+	Note              string         `json:"note,omitempty"` // why the figures are not to be believed
 	Settings          map[string]any `json:"settings"`
 }
 
@@ -165,6 +167,28 @@ func (o *benchOptions) settings() map[string]any {
 	}
 }
 
+// roundMin is the shortest round whose figures say something.
+const roundMin = 500 * time.Millisecond
+
+// judge says in Note why the figures are not to be believed, if they are not.
+// shortest is the shortest round, of the benchmark or of its limit.
+func (r *benchResult) judge(shortest time.Duration) {
+	var why []string
+	if r.Ratio != nil {
+		faster := *r.Ratio > 1
+		if r.Limit.P50 != nil { // a ratio of times
+			faster = *r.Ratio < 1
+		}
+		if faster {
+			why = append(why, "faster than the limit cannot be: the sample is too small, or the machine is not quiet")
+		}
+	}
+	if shortest < roundMin {
+		why = append(why, fmt.Sprintf("a round took %s only, which is too small a sample; give a longer --duration or more --bytes", shortDuration(shortest)))
+	}
+	r.Note = strings.Join(why, "; ")
+}
+
 func (r benchResult) print(w io.Writer) {
 	pairs := []any{"benchmark", r.Name}
 	if r.Messages > 0 {
@@ -192,6 +216,9 @@ func (r benchResult) print(w io.Writer) {
 	}
 	if r.Ratio != nil {
 		pairs = append(pairs, "ratio to limit", fmt.Sprintf("%.3g", *r.Ratio))
+	}
+	if r.Note != "" {
+		pairs = append(pairs, "note", r.Note)
 	}
 	fields(w, pairs...)
 	fmt.Fprintln(w)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/haengine/haengine/engine"
@@ -50,6 +51,7 @@ func benchCatchup(ctx context.Context, o benchOptions) ([]benchResult, error) {
 	result.Limit = &benchLimit{Name: "sendfile into the populated map of a fresh file", BytesPerSecond: &limit}
 	result.Ratio = ratio(result.BytesPerSecond, limit)
 	result.Settings["log_bytes"] = s.MaxOffset
+	result.judge(min(shortest(ours), time.Duration(float64(s.MaxOffset)/slices.Max(raw)*float64(time.Second))))
 	return []benchResult{result}, nil
 }
 

@@ -13,6 +13,7 @@ func benchLimits(ctx context.Context, o benchOptions) ([]benchResult, error) {
 		results = append(results, o.result(name, []round{r}))
 		last := &results[len(results)-1]
 		last.Allocs = nil
+		last.judge(r.took)
 	}
 	r, err := copyIntoMap(int(o.size), each)
 	if err != nil {

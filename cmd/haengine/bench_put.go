@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,6 +54,10 @@ type round struct {
 
 func (r round) bytesPerSecond() float64 { return float64(r.bytes) / r.took.Seconds() }
 
+func shortest(rounds []round) time.Duration {
+	return slices.MinFunc(rounds, func(a, b round) int { return cmp.Compare(a.took, b.took) }).took
+}
+
 // benchPuts takes turns between puts and their limit. With one put under way
 // the ratio is that of the median latencies; with more, of the rates.
 func benchPuts(ctx context.Context, name string, role engine.Role, o benchOptions, limitName string, limit func(context.Context, time.Duration) (round, error)) (benchResult, error) {
@@ -90,6 +96,7 @@ func benchPuts(ctx context.Context, name string, role engine.Role, o benchOption
 		result.Limit.BytesPerSecond = &rate
 		result.Ratio = ratio(result.BytesPerSecond, rate)
 	}
+	result.judge(min(shortest(ours), shortest(raw)))
 	return result, nil
 }
 

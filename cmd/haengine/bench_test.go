@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestBenchmarksMeasureBesideTheirLimits(t *testing.T) {
@@ -47,4 +48,19 @@ func TestTheLimitsAloneAreMeasured(t *testing.T) {
 		}
 	}
 	mustContain(t, expect(t, exitDone, "bench", "limit", "--duration", "50ms", "--bytes", "2MiB").stdout, "epoll ping-pong", "p99.9")
+}
+
+func TestFiguresThatCannotBeAreNoted(t *testing.T) {
+	rate, p50, ratio := 1.0, 1.0, 1.2
+	faster, slower := benchResult{Ratio: &ratio, Limit: &benchLimit{BytesPerSecond: &rate}}, benchResult{Ratio: &ratio, Limit: &benchLimit{P50: &p50}}
+	for _, c := range []struct {
+		r        benchResult
+		shortest time.Duration
+		want     string
+	}{{faster, time.Second, "faster than the limit"}, {slower, time.Second, ""}, {slower, time.Millisecond, "too small a sample"}} {
+		c.r.judge(c.shortest)
+		if !strings.Contains(c.r.Note, c.want) || (c.want == "") != (c.r.Note == "") {
+			t.Errorf("%+v: note %q, want %q", c.r, c.r.Note, c.want)
+		}
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/knadh/koanf/providers/posflag"
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 )
 
 // settings is a table of named settings whose values come, later over earlier,
@@ -93,6 +94,27 @@ func (s *settings) resolve(configFile string, environ func() []string) (ignored 
 		}
 	}
 	return ignored, errors.Join(wrong...)
+}
+
+// name puts where a setting came from before what the engine says of it, which
+// begins with the setting's name.
+func (s *settings) name(mistakes []error) []error {
+	named := make([]error, len(mistakes))
+	for i, err := range mistakes {
+		named[i] = err
+		name, rest, _ := strings.Cut(err.Error(), " ")
+		if name, colon := strings.CutSuffix(name, ":"); s.known(name) {
+			where := s.from[name]
+			if where == "" {
+				where = "--" + name
+			}
+			if colon {
+				where += ":"
+			}
+			named[i] = fmt.Errorf("%s %s", where, rest)
+		}
+	}
+	return named
 }
 
 func (s *settings) known(name string) bool {
@@ -220,7 +242,10 @@ func toBytes[T int | int64](into *T, low, high int64) func(string) error {
 			return err
 		}
 		if int64(n) < low || int64(n) > high {
-			return fmt.Errorf("%s is out of range, want %s to %s", s, byteSize(low), byteSize(high))
+			if high == math.MaxInt64 {
+				return fmt.Errorf("%d bytes is out of range, want %d or more", n, low)
+			}
+			return fmt.Errorf("%d bytes is out of range, want %d to %d", n, low, high)
 		}
 		*into = T(n)
 		return nil
@@ -232,8 +257,8 @@ func toEnum[T any](into *T, parse func(string) (T, error)) func(string) error {
 	return func(s string) (err error) { *into, err = parse(s); return err }
 }
 
-// toCPUs reads 0,2-5.
-func toCPUs(into *[]int) func(string) error {
+// toCPUs reads 0,2-5; allowed are the cpus that there are, nil if unknown.
+func toCPUs(into *[]int, allowed func() []int) func(string) error {
 	return func(s string) error {
 		var cpus []int
 		for part := range strings.SplitSeq(s, ",") {
@@ -250,7 +275,47 @@ func toCPUs(into *[]int) func(string) error {
 				cpus = append(cpus, cpu)
 			}
 		}
+		if have := allowed(); have != nil {
+			for _, cpu := range cpus {
+				if !slices.Contains(have, cpu) {
+					return fmt.Errorf("this process may not run on cpu %d, only on %s", cpu, cpuList(have))
+				}
+			}
+		}
 		*into = cpus
 		return nil
 	}
+}
+
+// allowedCPUs are the cpus that this process may run on, in order.
+func allowedCPUs() []int {
+	var set unix.CPUSet
+	if unix.SchedGetaffinity(0, &set) != nil {
+		return nil
+	}
+	var cpus []int
+	for cpu := 0; len(cpus) < set.Count(); cpu++ {
+		if set.IsSet(cpu) {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return cpus
+}
+
+// cpuList writes 0,2-5.
+func cpuList(cpus []int) string {
+	var parts []string
+	for i := 0; i < len(cpus); {
+		j := i
+		for j+1 < len(cpus) && cpus[j+1] == cpus[j]+1 {
+			j++
+		}
+		if part := strconv.Itoa(cpus[i]); j > i {
+			parts = append(parts, part+"-"+strconv.Itoa(cpus[j]))
+		} else {
+			parts = append(parts, part)
+		}
+		i = j + 1
+	}
+	return strings.Join(parts, ",")
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -36,7 +38,8 @@ func resolveSettings(t *testing.T, yaml string, environ, args []string) (*nodeSe
 }
 
 func TestLaterLayersWin(t *testing.T) {
-	yaml := "role: SYNC_MASTER\nmax_lag: 1MiB\nslave-timeout: 1s\nflush: SYNC_FLUSH\npin-cpus: [0, 1]\nring-size: 1024\nmlock: true\n"
+	cpu := allowedCPUs()[0]
+	yaml := fmt.Sprintf("role: SYNC_MASTER\nmax_lag: 1MiB\nslave-timeout: 1s\nflush: SYNC_FLUSH\npin-cpus: [%d]\nring-size: 1024\nmlock: true\n", cpu)
 	environ := []string{"HAENGINE_MAX_LAG=2MiB", "HAENGINE_FLUSH=async-flush", "PATH=/bin"}
 	n, ignored, err := resolveSettings(t, yaml, environ, []string{"--flush", "sync_flush", "--store", "x"})
 	if err != nil || len(ignored) > 0 {
@@ -47,8 +50,28 @@ func TestLaterLayersWin(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
-	if !slices.Equal(n.PinCPUs, []int{0, 1}) {
-		t.Errorf("cpus %v, want 0 and 1", n.PinCPUs)
+	if !slices.Equal(n.PinCPUs, []int{cpu}) {
+		t.Errorf("cpus %v, want %d", n.PinCPUs, cpu)
+	}
+}
+
+func TestCPUsThatThereAreNotAreRefused(t *testing.T) {
+	_, _, err := resolveSettings(t, "", nil, []string{"--pin-cpus", "4000", "--role", "SLAVE"})
+	if err == nil || !strings.Contains(err.Error(), "--pin-cpus: this process may not run on cpu 4000, only on "+cpuList(allowedCPUs())) || !strings.Contains(err.Error(), "--master is missing") {
+		t.Errorf("error %v", err)
+	}
+	var cpus []int
+	if err := toCPUs(&cpus, func() []int { return []int{0, 1, 2, 5} })("0-2,5"); err != nil || cpuList(cpus) != "0-2,5" {
+		t.Errorf("%v, %v", cpus, err)
+	}
+}
+
+func TestOnlyVariablesOfNoVerbAreWorthAWarning(t *testing.T) {
+	all := flagVariables(newRoot(io.Discard, io.Discard))
+	for name, want := range map[string]bool{"HAENGINE_ADMIN": true, "HAENGINE_WITH": true, "HAENGINE_STORE": true, "HAENGINE_PORT": false} {
+		if all.has(name) != want {
+			t.Errorf("%s is a flag's: %v", name, !want)
+		}
 	}
 }
 
@@ -85,10 +108,10 @@ func TestEveryWrongSettingIsNamedWithItsSource(t *testing.T) {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{
-		`: segment-bytes: 1KiB is out of range, want 64KiB to`, `there is no setting "no-such"`, `there is no setting "nested"`,
-		`HAENGINE_SLAVE_TIMEOUT: "soon" is no duration`, `--role: role "MASTER" is none of`, "--frame-bytes: 1 is out of range", `--pin-cpus: "a"`,
-		`--load: "1,2" has 2 parts`, `ha-listen "here"`, `--log-format: "xml"`, "housekeeping is 5s", "--log-level:", `--preallocate: "maybe"`,
-		"--store-host:", "--admin-listen:", "--max-lag: 0 is out of range",
+		`: segment-bytes: 1024 bytes is out of range, want 65536 to 2147483647`, `there is no setting "no-such"`, `there is no setting "nested"`,
+		`HAENGINE_SLAVE_TIMEOUT: "soon" is no duration`, `--role: role "MASTER" is none of`, "--frame-bytes: 1 bytes is out of range", `--pin-cpus: "a"`,
+		`--load: "1,2" has 2 parts`, `--ha-listen "here": missing port in address, want HOST:PORT`, `--log-format: "xml"`, "--housekeeping is 5s", "--log-level:", `--preallocate: "maybe"`,
+		"--store-host:", "--admin-listen:", "--max-lag: 0 bytes is out of range, want 1 or more",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in:\n%v", want, err)
@@ -138,7 +161,7 @@ func TestOtherVerbsTakeTheirFlagsFromTheEnvironment(t *testing.T) {
 func TestWrongSettingsEndServeWithExitCode2BeforeAnythingIsOpened(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "store")
 	o := expect(t, exitUsage, "serve", "--store", store, "--role", "SLAVE", "--flush", "NEVER", "--slave-timeout", "-1s")
-	mustContain(t, o.stderr, "--flush: ", "--slave-timeout: ", "a SLAVE needs master HOST:PORT", "Try: haengine help serve\n")
+	mustContain(t, o.stderr, "--flush: ", "--slave-timeout: ", "--master is missing: a SLAVE needs HOST:PORT", "Try: haengine help serve\n")
 	if _, err := os.Stat(store); !os.IsNotExist(err) {
 		t.Errorf("the store was touched: %v", err)
 	}

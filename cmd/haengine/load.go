@@ -69,6 +69,7 @@ type loader struct {
 	mu struct { // the sequence, and one line at a time on out
 		sync.Mutex
 		next   int64
+		puts   int64 // that were printed
 		out    io.Writer
 		line   []byte
 		failed error // the first failed write: nobody reads, so no more puts
@@ -76,7 +77,7 @@ type loader struct {
 }
 
 // run puts until the plan is done or ctx ends, and returns when every put that
-// was begun has been printed. The error is one of writing to out.
+// was begun has been printed; puts is how many were. The error is one of writing to out.
 func (p loadPlan) run(ctx context.Context, node *engine.Engine, out io.Writer) (puts int64, err error) {
 	if !waitForReplicas(ctx, node, p.replicas) {
 		return 0, nil
@@ -88,7 +89,7 @@ func (p loadPlan) run(ctx context.Context, node *engine.Engine, out io.Writer) (
 		all.Go(func() { l.work(ctx) })
 	}
 	all.Wait()
-	return l.mu.next, l.mu.failed
+	return l.mu.puts, l.mu.failed
 }
 
 // work takes sequence numbers and puts them, one after the other.
@@ -151,6 +152,7 @@ func (l *loader) print(line loadLine) {
 	b = strconv.AppendFloat(b, line.LatencyUs, 'f', 3, 64)
 	b = append(b, "}\n"...)
 	l.mu.line = b
+	l.mu.puts++
 	if _, err := l.mu.out.Write(b); err != nil && l.mu.failed == nil {
 		l.mu.failed = fmt.Errorf("print the puts: %w", err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 
@@ -33,6 +34,21 @@ func addStoreFlag(cmd *cobra.Command, dir *string) {
 // openStore opens a store directory for reading only.
 func openStore(cmd *cobra.Command, dir string) (*commitlog.Log, error) {
 	return commitlog.OpenReadOnly(commitlog.Options{Dir: dir, Logger: newLogger(cmd.ErrOrStderr(), "text", slog.LevelWarn)})
+}
+
+// damageNotes says what makes a node that opens the store read-only.
+func damageNotes(l *commitlog.Log) []string {
+	d := l.Info().Damage
+	if d == nil {
+		return []string{}
+	}
+	return []string{fmt.Sprintf("a node that opens %s is read-only: %v", l.Info().Dir, d)}
+}
+
+func printNotes(w io.Writer, notes []string) {
+	for _, note := range notes {
+		fmt.Fprintln(w, "note:", note)
+	}
 }
 
 // segmentBase is the first offset of the segment that holds offset.

@@ -22,6 +22,7 @@ type logDiff struct {
 	Differs   *int64    `json:"first_difference"`
 	StoreItem *diffItem `json:"store_item,omitempty"`
 	WithItem  *diffItem `json:"with_item,omitempty"`
+	Notes     []string  `json:"notes"` // damage of either that makes a node read-only
 }
 
 type diffSide struct {
@@ -91,6 +92,7 @@ func diffStores(cmd *cobra.Command, store, with string) (logDiff, error) {
 		With:  diffSide{with, b.MinOffset(), b.EndOffset()},
 		From:  max(a.MinOffset(), b.MinOffset()),
 		To:    min(a.EndOffset(), b.EndOffset()),
+		Notes: append(damageNotes(a), damageNotes(b)...),
 	}
 	d.To = max(d.To, d.From)
 	show := newProgress(cmd.ErrOrStderr(), "comparing", d.To-d.From)
@@ -188,4 +190,5 @@ func (d *logDiff) print(w io.Writer) {
 		}
 	}
 	fields(w, pairs...)
+	printNotes(w, d.Notes)
 }

@@ -2,9 +2,11 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/haengine/haengine/commitlog"
@@ -40,24 +42,48 @@ func newLogDump() *cobra.Command {
 			default:
 				return usagef(cmd, "--body %q is none of text, base64, none", o.body)
 			}
-			if o.limit < 0 || o.from < 0 || o.to < o.from {
-				return usagef(cmd, "--from %d, --to %d, --limit %d: offsets and limits are 0 or more, and from is not above to", o.from, o.to, o.limit)
+			if o.to < o.from {
+				return usagef(cmd, "--to %d is below --from %d", o.to, o.from)
 			}
 			return dump(cmd, o)
 		},
 	}
 	addStoreFlag(cmd, &o.store)
-	cmd.Flags().Int64Var(&o.from, "from", 0, "first offset")
-	cmd.Flags().Int64Var(&o.to, "to", math.MaxInt64, "end offset, itself not included (default the log's end)")
-	cmd.Flags().Lookup("to").DefValue = ""
-	cmd.Flags().StringVar(&o.topic, "topic", "", "only records of this topic")
-	cmd.Flags().StringVar(&o.key, "key", "", "only records with this key (KEYS or UNIQ_KEY)")
-	cmd.Flags().Int64Var(&o.limit, "limit", 0, "stop after so many records (0: never)")
-	cmd.Flags().StringVar(&o.body, "body", "none", "print bodies as text or base64")
+	o.to = math.MaxInt64
+	cmd.Flags().Var((*wholeNumber)(&o.from), "from", "first `offset` (default: the log's beginning)")
+	cmd.Flags().Var((*wholeNumber)(&o.to), "to", "end `offset`, itself not included (default: the log's end)")
+	cmd.Flags().StringVar(&o.topic, "topic", "", "only records of this `topic`")
+	cmd.Flags().StringVar(&o.key, "key", "", "only records with this `key` (KEYS or UNIQ_KEY)")
+	cmd.Flags().Var((*wholeNumber)(&o.limit), "limit", "stop after so many `records` (0, the default: never)")
+	cmd.Flags().StringVar(&o.body, "body", "none", "`how` to print bodies: none, text or base64")
 	cmd.Flags().BoolVar(&o.marks, "marks", false, "also print end-of-segment fillers and the log's end")
 	addJSONFlag(cmd, &o.json)
 	return cmd
 }
+
+// wholeNumber is a pflag.Value that is 0 or more.
+type wholeNumber int64
+
+// Set implements pflag.Value.
+func (n *wholeNumber) Set(s string) error {
+	v, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || v < 0 {
+		return errors.New("want a whole number, 0 or more")
+	}
+	*n = wholeNumber(v)
+	return nil
+}
+
+// String implements pflag.Value; it is empty for what help need not show.
+func (n *wholeNumber) String() string {
+	if *n == 0 || *n == math.MaxInt64 {
+		return ""
+	}
+	return strconv.FormatInt(int64(*n), 10)
+}
+
+// Type implements pflag.Value.
+func (n *wholeNumber) Type() string { return "number" }
 
 func dump(cmd *cobra.Command, o dumpOptions) error {
 	l, err := openStore(cmd, o.store)

@@ -20,6 +20,7 @@ type logInfo struct {
 	CleanShutdown bool           `json:"clean_shutdown"`
 	Checkpoint    checkpointInfo `json:"checkpoint"`
 	SHA256        string         `json:"sha256,omitempty"` // of [min_offset, max_offset)
+	Notes         []string       `json:"notes"`            // damage that makes a node read-only
 }
 
 // checkpointInfo is RocketMQ's checkpoint file. Zeros mean that it is missing
@@ -66,7 +67,7 @@ func readLogInfo(l *commitlog.Log, store string, hash bool, stderr io.Writer) (l
 	i := l.Info()
 	info := logInfo{
 		Store: store, MinOffset: l.MinOffset(), MaxOffset: l.EndOffset(), SegmentBytes: l.SegmentBytes(),
-		Segments: i.Segments, CleanShutdown: i.CleanShutdown,
+		Segments: i.Segments, CleanShutdown: i.CleanShutdown, Notes: damageNotes(l),
 		Checkpoint: checkpointInfo{
 			PhysicTimestamp: i.Checkpoint.PhysicTimestamp, LogicsTimestamp: i.Checkpoint.LogicsTimestamp, IndexTimestamp: i.Checkpoint.IndexTimestamp,
 			MasterFlushedOffset: i.Checkpoint.MasterFlushedOffset, ConfirmOffset: i.Checkpoint.ConfirmOffset, LogicsOffset: i.Checkpoint.LogicsOffset,
@@ -110,4 +111,5 @@ func (i logInfo) print(w io.Writer) {
 		pairs = append(pairs, "sha256", i.SHA256)
 	}
 	fields(w, pairs...)
+	printNotes(w, i.Notes)
 }

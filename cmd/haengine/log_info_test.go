@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 )
 
@@ -50,9 +51,10 @@ func TestLogInfoFindsWhatRocketMQsRecoveryFinds(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := recoveredByRocketMQ(t, name)
+		want.Notes = []string{}
 		want.Store, want.SegmentBytes, want.MinOffset, want.MaxOffset, want.SHA256 = store, 1<<20, r.Min, r.Max, r.SHA256
 		got.Segments = want.Segments // whether an empty segment behind the end counts is the log's affair
-		if got != want {
+		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", name, got, want)
 		}
 		mustContain(t, expect(t, exitDone, "log", "info", "--store", store).stdout, "messages", "of 1MiB")

@@ -85,11 +85,18 @@ func verifyStore(cmd *cobra.Command, store string) (verifyAnswer, error) {
 		return v, err
 	}
 	defer l.Close()
+	v.verify(l, cmd.ErrOrStderr())
+	return v, nil
+}
+
+// verify fills in what stands in an open log.
+func (v *verifyAnswer) verify(l *commitlog.Log, stderr io.Writer) {
 	v.MinOffset, v.MaxOffset = l.MinOffset(), l.EndOffset()
 	v.Bytes = v.MaxOffset - v.MinOffset
-	show := newProgress(cmd.ErrOrStderr(), "verifying", v.Bytes)
+	show := newProgress(stderr, "verifying", v.Bytes)
 	defer show.done()
-	queues := newQueueCheck(l, &v)
+	standing := newStanding(l)
+	queues := newQueueCheck(l, v, standing)
 	for item := range l.Scan(v.MinOffset, v.MaxOffset) {
 		show.at(item.Offset - v.MinOffset)
 		switch item.Kind {
@@ -97,6 +104,9 @@ func verifyStore(cmd *cobra.Command, store string) (verifyAnswer, error) {
 			v.Messages++
 			queues.record(item.Record)
 		case commitlog.ItemDamage:
+			if standing.gone(item.Offset) {
+				continue
+			}
 			kind, detail := "unknown", ""
 			if item.Err != nil {
 				kind, detail = item.Err.Kind, item.Err.Detail
@@ -105,17 +115,20 @@ func verifyStore(cmd *cobra.Command, store string) (verifyAnswer, error) {
 		}
 	}
 	queues.end()
+	if d := l.Info().Damage; d != nil && !slices.ContainsFunc(v.Problems, func(p problem) bool { return p.Offset == d.Offset }) {
+		v.found(d.Offset, d.Kind, "a node that opens the store is read-only: %v", d)
+	}
+	if standing.min > v.MinOffset {
+		v.Notes = append(v.Notes, fmt.Sprintf("retention has removed the segments below offset %d meanwhile", standing.min))
+	}
 	slices.SortStableFunc(v.Problems, func(a, b problem) int { return cmp.Compare(a.Offset, b.Offset) })
 	v.OK = len(v.Problems) == 0
-	return v, nil
 }
 
 func (v verifyAnswer) print(w io.Writer) {
 	fields(w, "range", fmt.Sprintf("%s to %s (%s)", count(v.MinOffset), count(v.MaxOffset), shortBytes(v.Bytes)),
 		"messages", count(v.Messages), "queues", v.Queues)
-	for _, note := range v.Notes {
-		fmt.Fprintln(w, "note:", note)
-	}
+	printNotes(w, v.Notes)
 	for _, p := range v.Problems {
 		fmt.Fprintf(w, "problem at %d: %s: %s\n", p.Offset, p.Kind, printable(p.Detail))
 	}

@@ -3,10 +3,13 @@ package main
 import (
 	"encoding/binary"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/haengine/haengine/commitlog"
 )
 
 func verify(t *testing.T, code int, store string) verifyAnswer {
@@ -98,5 +101,42 @@ func TestVerifyFindsAMissingQueue(t *testing.T) {
 	}
 	if v := verify(t, exitFailed, store); !problemAt(v, 0) || v.Problems[0].Kind != "missing in queue" {
 		t.Errorf("found %+v", v.Problems)
+	}
+}
+
+func TestVerifyReportsAMissingLastSegment(t *testing.T) {
+	m := startNode(t, "--ha-listen", "127.0.0.1:0", "--load", "0,200KiB,20", "--load-outstanding", "4")
+	waitUntil(t, func() bool { return len(m.puts()) == 20 })
+	m.stopCleanly(t)
+	whole := verify(t, exitDone, m.store)
+	path, _ := segmentPath(m.store, whole.MaxOffset-1)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	v := verify(t, exitFailed, m.store)
+	if len(v.Problems) != 1 || v.Problems[0].Kind != "missing segment" || v.Problems[0].Offset != v.MaxOffset {
+		t.Errorf("found %+v", v.Problems)
+	}
+	mustContain(t, expect(t, exitDone, "log", "info", "--store", m.store).stdout, "note: a node that opens", "missing segment")
+	mustContain(t, expect(t, exitDone, "log", "diff", "--store", m.store, "--with", m.store).stdout, "note: a node that opens")
+}
+
+func TestSegmentsThatRetentionRemovesMeanwhileAreForgiven(t *testing.T) {
+	m := startNode(t, "--ha-listen", "127.0.0.1:0", "--load", "0,1KiB,3000", "--load-outstanding", "4")
+	waitUntil(t, func() bool { return len(m.puts()) == 3000 })
+	m.stopCleanly(t)
+	l, err := commitlog.OpenReadOnly(commitlog.Options{Dir: m.store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	first, _ := segmentPath(m.store, 0)
+	if err := os.Remove(first); err != nil {
+		t.Fatal(err)
+	}
+	v := verifyAnswer{}
+	v.verify(l, io.Discard)
+	if !v.OK || len(v.Notes) != 1 {
+		t.Errorf("found %+v, notes %q", v.Problems, v.Notes)
 	}
 }

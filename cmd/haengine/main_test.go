@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,7 +25,8 @@ import (
 const asCommand = "TEST_OF_HAENGINE_AS_COMMAND"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asCommand) != "" {
+	// A fuzz worker inherits the variable, and is a test all the same.
+	if os.Getenv(asCommand) != "" && !slices.Contains(os.Args, "-test.fuzzworker") {
 		main()
 	}
 	for _, v := range os.Environ() {
@@ -167,7 +169,9 @@ func TestWrongCommandLinesAreExplainedWithExitCode2(t *testing.T) {
 		{"sreve", `"sreve" is no command of "haengine"; did you mean serve?` + "\nTry: haengine help\n"},
 		{"log dmp", "did you mean dump?\nTry: haengine help log\n"},
 		{"log dump extra", "Try: haengine help log dump\n"},
-		{"log dump --limit x", "Try: haengine help log dump\n"},
+		{"log dump --limit x", "want a whole number, 0 or more\nTry: haengine help log dump\n"},
+		{"log dump --from -5", "want a whole number, 0 or more\nTry: haengine help log dump\n"},
+		{"log dump --from 5 --to 3", "--to 3 is below --from 5\n"},
 		{"log dump --limit -1", "Try: haengine help log dump\n"},
 		{"log dump --body hex", "none of text, base64, none"},
 		{"log diff", "--with DIR is missing"},

@@ -15,12 +15,13 @@ import (
 // are behind the log, or ahead of its end: whoever opens it puts that right,
 // so it is a note and no problem.
 type queueCheck struct {
-	log    *commitlog.Log
-	answer *verifyAnswer
-	clean  bool
-	queues map[commitlog.QueueID]*queueWalk
-	behind int64 // records that the queues of an unclean store do not hold yet
-	beyond int64 // units that point past the end of an unclean store's log
+	log      *commitlog.Log
+	answer   *verifyAnswer
+	standing *standing
+	clean    bool
+	queues   map[commitlog.QueueID]*queueWalk
+	behind   int64 // records that the queues of an unclean store do not hold yet
+	beyond   int64 // units that point past the end of an unclean store's log
 }
 
 // queueWalk is how far one queue has been matched.
@@ -33,8 +34,8 @@ type queueWalk struct {
 
 const queueWindow = 4096 // units read at once
 
-func newQueueCheck(l *commitlog.Log, v *verifyAnswer) *queueCheck {
-	q := &queueCheck{log: l, answer: v, clean: l.Info().CleanShutdown, queues: map[commitlog.QueueID]*queueWalk{}}
+func newQueueCheck(l *commitlog.Log, v *verifyAnswer, s *standing) *queueCheck {
+	q := &queueCheck{log: l, answer: v, standing: s, clean: l.Info().CleanShutdown, queues: map[commitlog.QueueID]*queueWalk{}}
 	for _, id := range l.Queues() {
 		if strings.HasPrefix(id.Topic, "%LMQ%") {
 			continue // light queues share records with the queues of their topic
@@ -65,6 +66,8 @@ func (q *queueCheck) record(r *commitlog.Record) {
 	case i >= walk.max && !q.clean:
 		q.behind++
 		return
+	case (i < walk.min || i >= walk.max) && q.standing.gone(r.PhysicalOffset):
+		return
 	case i < walk.min || i >= walk.max:
 		q.answer.found(r.PhysicalOffset, "missing in queue", "record is number %d of queue %s, which holds %d to %d", i, queueName(id), walk.min, walk.max)
 		return
@@ -79,6 +82,9 @@ func (q *queueCheck) record(r *commitlog.Record) {
 	}
 	walk.next = i + 1
 	e, err := q.unit(id, walk, i)
+	if err != nil && q.standing.gone(r.PhysicalOffset) {
+		return
+	}
 	if err != nil {
 		q.answer.found(r.PhysicalOffset, "unreadable queue", "unit %d of queue %s: %v", i, queueName(id), err)
 		return
@@ -147,6 +153,9 @@ const blankUnitSize = 0x7FFFFFFF
 func (q *queueCheck) orphans(id commitlog.QueueID, walk *queueWalk, from, to int64) {
 	for i := from; i < to; i++ {
 		e, err := q.unit(id, walk, i)
+		if err != nil && q.standing.gone(q.answer.MinOffset) {
+			continue // its file may have gone with the segments
+		}
 		if err != nil {
 			q.answer.found(-1, "unreadable queue", "unit %d of queue %s: %v", i, queueName(id), err)
 			return
@@ -158,6 +167,9 @@ func (q *queueCheck) orphans(id commitlog.QueueID, walk *queueWalk, from, to int
 func (q *queueCheck) orphan(id commitlog.QueueID, i int64, e commitlog.QueueEntry) {
 	if !q.clean && e.Offset+int64(e.Size) > q.answer.MaxOffset {
 		q.beyond++
+		return
+	}
+	if len(q.answer.Problems) < problemsListed && q.standing.gone(e.Offset) {
 		return
 	}
 	q.answer.found(e.Offset, "queue unit without a record", "unit %d of queue %s points at %d bytes from %d, where no record of it begins", i, queueName(id), e.Size, e.Offset)

@@ -121,6 +121,25 @@ func envName(flag string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
+// variables is a set of environment variables.
+type variables map[string]bool
+
+func (v variables) has(name string) bool { return v[name] }
+
+// flagVariables are those that stand for a flag of cmd or a verb below it.
+func flagVariables(cmd *cobra.Command) variables {
+	all := variables{}
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		c.Flags().VisitAll(func(f *pflag.Flag) { all[envName(f.Name)] = true })
+		for _, below := range c.Commands() {
+			walk(below)
+		}
+	}
+	walk(cmd)
+	return all
+}
+
 // applyEnvironment gives every flag that the command line leaves open its
 // value from the environment. A verb with settings of its own (serve) layers
 // file and environment itself and marks its flags so.

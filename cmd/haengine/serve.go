@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
+	"time"
 
 	"github.com/haengine/haengine/engine"
 	"github.com/spf13/cobra"
@@ -22,7 +24,7 @@ func newServe() *cobra.Command {
 		Short: "Run one node, master or slave, until a signal",
 		Long: "Runs one node until SIGTERM or SIGINT. The first signal drains: no new puts, those\n" +
 			"that wait end, everything is flushed, and the store is left as after a clean\n" +
-			"shutdown. A second signal stops now.\n\n" +
+			"shutdown. A second signal, 200 ms later or more, stops now.\n\n" +
 			"Each setting comes, later over earlier, from its default, the YAML file of --config\n" +
 			"(keys are the flags' names), the environment (HAENGINE_HA_LISTEN for --ha-listen),\n" +
 			"and the flag. Byte sizes are plain numbers or end in KiB, MiB, GiB; durations look\n" +
@@ -33,6 +35,7 @@ func newServe() *cobra.Command {
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ignored, err := n.resolve(configFile, os.Environ)
+			ignored = slices.DeleteFunc(ignored, flagVariables(cmd.Root()).has)
 			if err != nil {
 				return usage(cmd, err)
 			}
@@ -56,6 +59,10 @@ func newServe() *cobra.Command {
 // errStoppedNow is the end of a node that got a second signal.
 var errStoppedNow = errors.New("second signal: stopped without a clean shutdown")
 
+// signalTwice is how soon a second signal is still the first one: timeout(1)
+// and a shell that ends a group signal the process and its group.
+const signalTwice = 200 * time.Millisecond
+
 // serve runs a node until ctx ends or a signal comes.
 func serve(ctx context.Context, n *nodeSettings, logger *slog.Logger, stdout io.Writer) error {
 	signals := make(chan os.Signal, 2)
@@ -65,15 +72,18 @@ func serve(ctx context.Context, n *nodeSettings, logger *slog.Logger, stdout io.
 	stop, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { ended <- runNode(stop, n, logger, stdout) }()
-	for asked := false; ; {
+	for asked := (time.Time{}); ; {
 		select {
 		case err := <-ended:
 			return err
 		case s := <-signals:
-			if asked {
+			if !asked.IsZero() {
+				if time.Since(asked) < signalTwice {
+					continue
+				}
 				return errStoppedNow
 			}
-			asked = true
+			asked = time.Now()
 			logger.Info("stopping", "signal", s.String())
 			cancel()
 		}
@@ -95,6 +105,9 @@ func runNode(ctx context.Context, n *nodeSettings, logger *slog.Logger, stdout i
 	o := n.Options
 	o.Logger, o.Metrics, o.OnRecovery = logger, metrics, adm.recovery
 	node, err := engine.Open(o)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return listenError("ha-listen", o.HAListen, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -117,6 +130,9 @@ func runNode(ctx context.Context, n *nodeSettings, logger *slog.Logger, stdout i
 func runLoad(ctx context.Context, plan loadPlan, node *engine.Engine, logger *slog.Logger, stdout io.Writer) error {
 	if !plan.on {
 		return nil
+	}
+	if node.Status().Role == engine.Slave {
+		logger.Warn("load begins only when the node is a master", "role", engine.Slave.String())
 	}
 	puts, err := plan.run(ctx, node, stdout)
 	logger.Info("load ended", "puts", puts)

@@ -48,11 +48,11 @@ func (n *nodeSettings) define(s *settings) {
 	s.add("slave-timeout", "DURATION", "3s", "how long a put waits for replicas", toDuration(&o.SlaveTimeout, time.Millisecond))
 	s.add("flush-timeout", "DURATION", "5s", "how long a put waits for the disk", toDuration(&o.FlushTimeout, time.Millisecond))
 	s.add("max-lag", "BYTES", "256MiB", "a replica further behind does not count as in sync", toBytes(&o.MaxLag, 1, math.MaxInt64))
-	s.add("ack", "KIND", "received", "master: what a synchronous put waits for, received or flushed; slave: what its plain reports mean", toEnum(&o.Ack, engine.ParseAckKind))
+	s.add("ack", "KIND", "received", "received or flushed; slave: what its reports mean; master: what a synchronous put waits for, and since plain replicas report no flushed offset, flushed gives SLAVE_NOT_AVAILABLE", toEnum(&o.Ack, engine.ParseAckKind))
 	s.add("segment-bytes", "BYTES", "", "segment file size of a new store, 64KiB to 2GiB-1 (default: the store's own, or 1GiB)", toBytes(&o.SegmentBytes, engine.SegmentBytesMin, engine.SegmentBytesMax))
 	s.add("retention", "DURATION", "72h", "age of a segment's last record after which it goes; 0 keeps all; a store of RocketMQ's is cleaned only when this is given", toDuration(&o.Retention, 0))
 	s.add("retention-disk", "PERCENT", "85", "disk use above which the oldest segments go early; 0: never", toInt(&o.RetentionDisk, 0, 100))
-	s.add("wire", "MODE", "auto", "auto negotiates the extended protocol, plain never does", toEnum(&o.Wire, engine.ParseWireMode))
+	s.add("wire", "MODE", "auto", "auto or plain; the same for now: this version speaks RocketMQ's plain protocol only", toEnum(&o.Wire, engine.ParseWireMode))
 	s.add("plain-identity", "KIND", "ip", "what one replica is in plain mode: ip or connection", toEnum(&o.PlainIdentity, engine.ParsePlainIdentity))
 	s.add("plain-history", "KIND", "last", "what an empty plain slave gets: the last segment, or everything from the first", toEnum(&o.PlainHistory, engine.ParsePlainHistory))
 	s.add("cluster-id", "ID", "", "who may replicate with whom (default: the store's own)", toString(&o.ClusterID))
@@ -73,12 +73,12 @@ func (n *nodeSettings) define(s *settings) {
 func (n *nodeSettings) defineTuning(s *settings) {
 	o := &n.Options
 	s.add("reactors", "N", "", "event loops (default: the cores, at most 4)", toInt(&o.Reactors, 1, 256))
-	s.add("pin-cpus", "LIST", "", "cores that the loops are pinned to, as 0,2-5", toCPUs(&o.PinCPUs))
+	s.add("pin-cpus", "LIST", "", "cores that the loops are pinned to, as 0,2-5", toCPUs(&o.PinCPUs, allowedCPUs))
 	s.add("spin", "DURATION", "0s", "how long an idle loop polls before it blocks", toDuration(&o.Spin, 0))
 	s.add("sndbuf", "BYTES", "", "socket send buffer (default: the kernel's)", toBytes(&o.SendBuffer, 1, 1<<30))
 	s.add("rcvbuf", "BYTES", "", "socket receive buffer (default: the kernel's)", toBytes(&o.ReceiveBuffer, 1, 1<<30))
 	s.add("tcp-congestion", "NAME", "", "TCP congestion control (default: the kernel's)", toString(&o.Congestion))
-	s.add("frame-bytes", "BYTES", "", "body of a frame at most (default: 32KiB plain, 1MiB extended)", toBytes(&o.FrameBytes, engine.FrameBytesMin, engine.FrameBytesMax))
+	s.add("frame-bytes", "BYTES", "", "body of a frame at most (default: 32KiB)", toBytes(&o.FrameBytes, engine.FrameBytesMin, engine.FrameBytesMax))
 	s.add("sendfile-min-bytes", "BYTES", "16KiB", "frames of at least this go by sendfile, smaller ones by writev", toBytes(&o.SendfileMinBytes, 1, 1<<30))
 	s.add("ring-size", "N", "65536", "puts that may wait at once, for each kind of wait", toInt(&o.RingSize, 2, 1<<24))
 	s.add("transfer-rate", "BYTES", "0", "bytes a second to each replica; 0: no limit", toBytes(&o.TransferRate, 0, math.MaxInt64))
@@ -112,7 +112,7 @@ func (n *nodeSettings) resolve(configFile string, environ func() []string) (igno
 	}
 	var mistakes *engine.OptionsError
 	if vErr := o.Validate(); errors.As(vErr, &mistakes) {
-		err = errors.Join(append([]error{err}, mistakes.Mistakes...)...)
+		err = errors.Join(append([]error{err}, n.table.name(mistakes.Mistakes)...)...)
 	} else {
 		err = errors.Join(err, vErr)
 	}
@@ -134,8 +134,8 @@ func (n *nodeSettings) setAdminListen(s string) error {
 		return nil
 	}
 	_, port, err := net.SplitHostPort(s)
-	if err != nil {
-		return err
+	if wrong := (*net.AddrError)(nil); errors.As(err, &wrong) {
+		return fmt.Errorf("%q: %s, want HOST:PORT", s, wrong.Err)
 	}
 	if p, err := strconv.Atoi(port); err != nil || p < 0 || p > 65535 {
 		return fmt.Errorf("%q: port must be a number from 0 to 65535", s)

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -195,9 +197,23 @@ func printStatus(w io.Writer, s nodeStatus) {
 			inSync = "yes"
 		}
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%.1fs\t%s/s\t%s\t%s\n", r.Address, cmp.Or(r.ReplicaID, "-"), r.Mode,
-			count(r.AckedOffset), flushed, shortBytes(r.LagBytes), r.LagSeconds, shortBytes(int64(r.BytesPerSecond)), inSync, r.Reason)
+			count(r.AckedOffset), flushed, shortBytes(r.LagBytes), r.LagSeconds, shortBytes(int64(r.BytesPerSecond)), inSync, humanBytes(r.Reason))
 	}
 	tw.Flush()
+}
+
+// bytesInReason are the sizes in the sentences of a node.
+var bytesInReason = regexp.MustCompile(`\b(\d+)( bytes\b|$)`)
+
+// humanBytes writes the sizes of a reason for people.
+func humanBytes(reason string) string {
+	return bytesInReason.ReplaceAllStringFunc(reason, func(s string) string {
+		n, err := strconv.ParseInt(strings.TrimSuffix(s, " bytes"), 10, 64)
+		if err != nil {
+			return s
+		}
+		return shortBytes(n)
+	})
 }
 
 func epochText(epoch int64) string {

@@ -101,3 +101,9 @@ func TestWatchGoesOnUntilInterrupted(t *testing.T) {
 		t.Errorf("exit code %d after %d lines, want 0 after 2 or more\n%s", o.code, lines, o.stderr)
 	}
 }
+
+func TestReasonsHaveSizesForPeople(t *testing.T) {
+	if got := humanBytes("1234567 bytes behind, max-lag is 268435456"); got != "1.18 MiB behind, max-lag is 256 MiB" {
+		t.Errorf("%q", got)
+	}
+}

@@ -54,11 +54,12 @@ func TestASlaveKeepsItsLogAndDoesNotSpinWhateverItsMasterSends(t *testing.T) {
 				c.then(conn)
 			})
 			s := serveSlave(t, "", m.addr, "--housekeeping", "1s", "--heartbeat", "300ms")
+			var st status
 			eventually(t, "the slave has met it", func() bool {
-				st := s.status(t)
+				st = s.status(t)
 				return st.Max == end && m.accepted.Load() >= 2 && st.Master.LastError != "" && (c.state == "" || st.Master.State == c.state)
 			})
-			if st := s.status(t); !strings.Contains(st.Master.LastError, c.says) {
+			if !strings.Contains(st.Master.LastError, c.says) {
 				t.Errorf("last error %q, want %q in it", st.Master.LastError, c.says)
 			}
 			tries := m.accepted.Load()

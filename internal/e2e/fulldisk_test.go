@@ -78,6 +78,7 @@ func TestAFullDiskRefusesPutsUntilThereIsSpaceAgain(t *testing.T) {
 	if code, body := m.ask("/healthz"); code != http.StatusOK {
 		t.Errorf("/healthz: %d %s", code, body)
 	}
+	eventually(t, "the node is not ready", func() bool { return !m.ready() })
 	before := m.count(putOK)
 	end := m.status(t).Max
 	mustHold(t, confirmed(m.puts()), readLog(t, d.store)) // reads go on

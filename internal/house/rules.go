@@ -93,7 +93,7 @@ func Project() Rules {
 			},
 			{
 				Package: "engine",
-				Imports: []string{commitlog, transfer, reactor, invariant},
+				Imports: []string{commitlog, transfer, reactor, invariant, "golang.org/x/sys/cpu"},
 				Unknown: []string{"net/http", "flag"},
 			},
 			{
