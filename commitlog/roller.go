@@ -231,6 +231,11 @@ func (r *roller) attempt(base int64) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if err == nil && !r.mu.lastWarn.IsZero() {
+		// The next trouble is news again.
+		r.log.logger().Info("next segments can be made again", "segment", made.path)
+		r.mu.lastWarn, r.mu.failures = time.Time{}, 0
+	}
 	if r.mu.asked || err == nil {
 		r.mu.shortage = err
 	}
@@ -305,7 +310,7 @@ func (r *roller) warn(err error) {
 	r.mu.Lock()
 	r.mu.failures++
 	now, failures := r.log.opts.Now(), r.mu.failures
-	quiet := now.Sub(r.mu.lastWarn) < warnEvery
+	quiet := !r.mu.lastWarn.IsZero() && now.Sub(r.mu.lastWarn) < warnEvery
 	if !quiet {
 		r.mu.lastWarn, r.mu.failures = now, 0
 	}

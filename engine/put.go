@@ -69,9 +69,9 @@ type Future struct {
 	e       *Engine
 	started time.Duration
 	result  PutResult
-	limits  limits
 
 	flush, replica wait
+	noReplica      bool // a replica wait was asked for, and no replica can give it
 	// waits counts what must still happen before done is told: the append
 	// itself, and each wait in a ring.
 	waits atomic.Int32
@@ -80,18 +80,18 @@ type Future struct {
 	tag   uint64
 }
 
-// limits are until when a put waits.
-type limits struct {
-	noReplica  bool // a replica wait was asked for and no replica can give it
-	slaveLimit time.Duration
-	flushLimit time.Duration
-}
-
 // wait is one of a put's two waits.
 type wait struct {
-	ring    *transfer.Ring // nil: not waited for
-	ticket  transfer.Ticket
-	outcome transfer.Outcome // written before waits is lowered
+	ring     *transfer.Ring // nil: not waited for
+	deadline time.Duration
+	ticket   transfer.Ticket
+	outcome  transfer.Outcome // written before waits is lowered
+}
+
+func (w *wait) push(f *Future, end int64) {
+	if w.ring != nil {
+		w.ticket = w.ring.Push(f, end, w.deadline)
+	}
 }
 
 func (e *Engine) newFuture() *Future {
@@ -102,19 +102,15 @@ func (e *Engine) newFuture() *Future {
 
 // free gives a future back when nobody else can reach it.
 func (e *Engine) free(f *Future) {
-	f.flush, f.replica, f.limits, f.queue, f.result = wait{}, wait{}, limits{}, nil, PutResult{}
+	f.flush, f.replica, f.noReplica, f.queue, f.result = wait{}, wait{}, false, nil, PutResult{}
 	e.futures.Put(f)
 }
 
 // Sequenced takes the put's tickets inside the append section, so that ring
 // order is offset order. It implements commitlog.Sequencer.
 func (f *Future) Sequenced(end int64) {
-	if f.replica.ring != nil {
-		f.replica.ticket = f.replica.ring.Push(f, end, f.limits.slaveLimit)
-	}
-	if f.flush.ring != nil {
-		f.flush.ticket = f.flush.ring.Push(f, end, f.limits.flushLimit)
-	}
+	f.replica.push(f, end)
+	f.flush.push(f, end)
 }
 
 // Completed takes the outcome of one wait from the completion pass. It
@@ -222,20 +218,20 @@ func (e *Engine) chooseWaits(f *Future, waitStore bool) error {
 		if copies := int(e.inSyncReplicas.Load()); copies > 1 {
 			kind := e.ackKind()
 			if inSync == 0 || !e.quorum.CanGive(kind) {
-				f.limits.noReplica = true
+				f.noReplica = true
 			} else {
 				ring, err := e.rings.forReplicas(kind, copies-1)
 				if err != nil {
 					return err
 				}
 				f.replica.ring = ring
-				f.limits.slaveLimit = f.started + time.Duration(e.slaveTimeout.Load())
+				f.replica.deadline = f.started + time.Duration(e.slaveTimeout.Load())
 			}
 		}
 	}
 	if e.opts.Flush == SyncFlush {
 		f.flush.ring = e.rings.flush
-		f.limits.flushLimit = f.started + time.Duration(e.flushTimeout.Load())
+		f.flush.deadline = f.started + time.Duration(e.flushTimeout.Load())
 	}
 	return nil
 }
@@ -317,7 +313,7 @@ func (f *Future) settle(cause error) (PutResult, error) {
 		}
 	}
 	switch {
-	case f.limits.noReplica:
+	case f.noReplica:
 		r.Status, err = PutSlaveNotAvailable, ErrNoReplica
 	case f.replica.ring != nil && f.replica.outcome != transfer.Done:
 		r.Status, err = PutFlushSlaveTimeout, ErrNotReplicated

@@ -115,8 +115,9 @@ const passBatch = 64
 //
 // Any goroutine may call any method, but Push, which the append section
 // serialises. No method blocks but ReserveWait. Nothing allocates in steady
-// state. The caller runs Complete when the offset moves and when NextDeadline
-// has come: a deadline needs no traffic, but it needs a clock.
+// state. The caller runs Complete when the offset moves, and every few
+// milliseconds while Len is above 0 (or when NextDeadline has come): a deadline
+// needs no traffic, but it needs a clock.
 //
 // Source: RocketMQ GroupTransferService and GroupCommitService with
 // GroupCommitRequest, which look at each request under a lock.

@@ -52,7 +52,7 @@ func (c stopCase) run(t *testing.T, after time.Duration) {
 	eventually(t, "puts are confirmed", func() bool { return m.count(putOK) > 200 })
 	if c.frozen {
 		s.signal(t, syscall.SIGSTOP)
-		eventually(t, "puts wait", func() bool { return m.status(t).Waiters == 16 })
+		mustStandStill(t, m, 16)
 	}
 	m.runFor(t, after)
 	m.stop(t)
@@ -93,7 +93,7 @@ func TestASecondSignalEndsAStopThatWaits(t *testing.T) {
 	s := serveSlave(t, "", m.serving.HAListen)
 	eventually(t, "puts are confirmed", func() bool { return m.count(putOK) > 200 })
 	s.signal(t, syscall.SIGSTOP)
-	eventually(t, "puts wait", func() bool { return m.status(t).Waiters == 16 })
+	mustStandStill(t, m, 16)
 	m.signal(t, syscall.SIGTERM)
 	eventually(t, "the node is stopping", func() bool { _, body := m.ask("/status"); return strings.Contains(body, `"stopping"`) })
 	if m.gone() {
@@ -114,4 +114,19 @@ func TestASecondSignalEndsAStopThatWaits(t *testing.T) {
 	mustVerify(t, m.store)
 	mustHold(t, ok, readLog(t, m.store))
 	mustHold(t, ok, readLog(t, s.store))
+}
+
+// mustStandStill waits until that many puts wait and nothing moves: reports
+// that were under way when the slave was stopped have come.
+func mustStandStill(t *testing.T, m *node, waiters int) {
+	t.Helper()
+	end, same := int64(-1), 0
+	eventually(t, "all puts wait", func() bool {
+		st := m.status(t)
+		same++
+		if st.Waiters != waiters || st.Max != end {
+			end, same = st.Max, 0
+		}
+		return same == 20
+	})
 }
