@@ -209,7 +209,7 @@ func TestFailedFsyncEndsTheWrites(t *testing.T) {
 		if err := l.Flush(); err != nil {
 			t.Fatal(err)
 		}
-		disk.Fail("sync", &TwinFault{Err: syscall.EIO, Path: segmentsDirectory, Times: 1})
+		disk.Fail("sync", &TwinFault{Err: syscall.EIO, Path: segmentName(0), Times: 1})
 		second, err := put(l, "topic", 0, []byte("second"))
 		if err != nil {
 			t.Fatal(err)
