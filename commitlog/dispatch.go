@@ -118,7 +118,10 @@ func (d *dispatcher) uncovered() bool { return d.uncov.Load() }
 // idle says that all of the log was looked at, and what is not dispatched is
 // an incomplete record or damage.
 func (d *dispatcher) idle() bool {
-	return d.resting.Load() && d.seen.Load() == d.log.end.Load()
+	// In this order: a pass stops resting before it looks at the end, and rests
+	// again when it is through. The other way round, rest before a pass and the
+	// end seen by it would be taken for rest after it.
+	return d.seen.Load() == d.log.end.Load() && d.resting.Load()
 }
 
 // wake says that the log has grown. Any goroutine; free while the dispatcher

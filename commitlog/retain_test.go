@@ -94,7 +94,7 @@ func TestFullDiskMakesTheOldestGoEarly(t *testing.T) {
 	l, _, disk := aged(t, func(o *Options) { o.RetentionDisk, o.Retention = 85, 0 })
 	l.SetKeep(math.MaxInt64)
 	used, _, _ := disk.Usage("")
-	disk.SetCapacity(used * 100 / 83)
+	disk.SetCapacity(used * 100 / 60) // the next segment may still come
 	if got := retain(t, l); got != 0 {
 		t.Errorf("segment %d is the first below the limit", got)
 	}
