@@ -238,6 +238,16 @@ func TestReplicaStartedAtTheLastSegmentIsNoCopyOfWhatLiesBefore(t *testing.T) {
 	})
 }
 
+func TestStatusSaysHowSegmentsGetTheirSpace(t *testing.T) {
+	reserved := open(t, Options{})
+	sparse := open(t, Options{NoPreallocate: true})
+	mustPut(t, reserved, message("t", 0, "x"))
+	mustPut(t, sparse, message("t", 0, "x"))
+	if a, b := reserved.Status().Allocation, sparse.Status().Allocation; a != "fallocate" && a != "written zeros" || b != "sparse" {
+		t.Fatalf("allocation %q and %q", a, b)
+	}
+}
+
 func TestSlowReplicaDoesNotDelayAHealthyOne(t *testing.T) {
 	m := openMaster(t, Options{SegmentBytes: 8 << 20})
 	for m.log.EndOffset() < 6<<20 {

@@ -34,6 +34,7 @@ type Status struct {
 	QueuedOffset    int64           `json:"queued_offset"` // through which all records are in their consume queues
 	SegmentBytes    int64           `json:"segment_bytes"`
 	Segments        int             `json:"segments"`
+	Allocation      string          `json:"allocation"` // how segments get their space: fallocate, written zeros, sparse
 	Waiters         int             `json:"waiters"`
 	HAListen        string          `json:"ha_listen,omitempty"`
 	ClusterID       string          `json:"cluster_id"`

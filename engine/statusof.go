@@ -14,7 +14,7 @@ func (e *Engine) Status() Status {
 	s := Status{
 		Role: e.opts.Role, MinOffset: e.log.MinOffset(), MaxOffset: e.log.EndOffset(),
 		FlushedOffset: e.log.FlushedOffset(), ConfirmedOffset: e.ConfirmedOffset(), QueuedOffset: e.log.DispatchedOffset(),
-		SegmentBytes: e.log.SegmentBytes(), Segments: info.Segments, Waiters: e.rings.waiting(),
+		SegmentBytes: e.log.SegmentBytes(), Segments: info.Segments, Allocation: info.Allocation.String(), Waiters: e.rings.waiting(),
 		ClusterID: e.id.ClusterID, ReplicaID: e.id.ReplicaID, Replicas: []ReplicaStatus{},
 	}
 	s.State, s.Reason = e.state()
