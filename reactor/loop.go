@@ -170,6 +170,11 @@ func (l *Loop) handle(w *watch, events uint32) {
 	l.events++
 	l.now = Now()
 	w.owner.ready(events)
+	// Whoever this event woke runs before the loop looks for more. The poller's
+	// own yield before it blocks is not enough: the scheduler may return to the
+	// loop itself, which then blocks in epoll_wait with the woken producer in
+	// its processor's queue, for 10 to 20 ms (docs/benchmarks.md).
+	runtime.Gosched()
 }
 
 // later has e finished at the end of the turn, when no event of the batch is
