@@ -240,4 +240,4 @@ done
 summary | tee "$out/results.jsonl"
 table "$out/results.jsonl" | tee "$out/table.md"
 say "results in $out"
-! jq -e 'select(.worse)' "$out/results.jsonl" >/dev/null
+! jq -se 'any(.[]; .worse)' "$out/results.jsonl" >/dev/null
