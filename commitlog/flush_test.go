@@ -1,6 +1,8 @@
 package commitlog
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -178,5 +180,30 @@ func TestCleanOpeningReadsNoRecords(t *testing.T) {
 	after := all[1900].Offset
 	if got := r(func(h *hint) { h.Flushed, h.Queued, h.TailBytes = after, after, 0 }); got.from != after || got.end != end {
 		t.Errorf("scanned from %d to %d, want %d to %d", got.from, got.end, after, end)
+	}
+}
+
+// The mapping still takes the bytes of the last page, and its fdatasync
+// succeeds, but the file does not hold them.
+func TestFileCutInsideItsLastPageIsNotFlushed(t *testing.T) {
+	o := testOptions(t.TempDir())
+	o.FlushInterval, o.FlushThorough = time.Hour, time.Hour
+	l := mustOpen(t, o)
+	a, err := put(l, "topic", 0, []byte("lost"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(l.SegmentPath(a.Offset), a.EndOffset-5); err != nil {
+		t.Fatal(err)
+	}
+	var damage *CorruptError
+	if err := l.Flush(); !errors.As(err, &damage) || damage.Path != l.SegmentPath(a.Offset) || damage.Offset != a.EndOffset-5 {
+		t.Errorf("flush: %v, want the segment and where it was cut", err)
+	}
+	if got := l.FlushedOffset(); got > a.Offset {
+		t.Errorf("flushed to %d, the file ends at %d", got, a.EndOffset-5)
+	}
+	if err := l.Writable(); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("writable: %v", err)
 	}
 }

@@ -195,3 +195,18 @@ func TestLogWhoseFirstSegmentsWereRemovedGoesOn(t *testing.T) {
 		}
 	}
 }
+
+func TestReplicaThatDoesNotMoveNeverFillsTheDisk(t *testing.T) {
+	l, hours, disk := aged(t, func(*Options) {}) // by age only
+	l.SetKeep(0)
+	hours.Store(1000)
+	used, _, _ := disk.Usage("")
+	disk.SetCapacity(used * 100 / 60)
+	if got := retain(t, l); got != 0 {
+		t.Errorf("segment %d is the first, a replica needs 0 and there is room", got)
+	}
+	disk.SetCapacity(used * 100 / 95)
+	if got := retain(t, l); got == 0 {
+		t.Error("a full disk goes before a replica that does not move")
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -348,5 +349,38 @@ func TestSlaveWithLargerSegmentsStopsAndIsRefusedAtItsRestart(t *testing.T) {
 	}
 	if !strings.Contains(err.Error(), "262144") || !strings.Contains(err.Error(), "65536") {
 		t.Fatalf("error %q should name both sizes", err)
+	}
+}
+
+func TestDamageFoundAtTheOpeningEndsReplicationAndIsNamed(t *testing.T) {
+	m := openMaster(t, Options{})
+	for range 20 {
+		mustPut(t, m, message("t", 0, strings.Repeat("x", 500)))
+	}
+	dir := t.TempDir()
+	s := openSlave(t, m, Options{Store: dir})
+	if err := s.WaitFor(context20(t), m.log.EndOffset()); err != nil {
+		t.Fatal(err)
+	}
+	path, last := s.log.SegmentPath(0), s.log.EndOffset()-20
+	shut(t, s)
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte{0xff}, last); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openSlave(t, m, Options{Store: dir})
+	eventually(t, "replication has ended", func() bool { return s.Status().Master.State == transfer.FollowerStalled.String() })
+	st := s.Status()
+	if st.State != StateReadOnly || !strings.Contains(st.Master.LastError, path) {
+		t.Fatalf("state %v, last error %q: the damaged segment should be named", st.State, st.Master.LastError)
+	}
+	if n := len(m.Status().Replicas); n != 0 {
+		t.Fatalf("a damaged store is shown as %d replicas", n)
 	}
 }
