@@ -176,9 +176,7 @@ func (l *Log) Append(e *Encoded, s Sequencer) (Appended, error) {
 		return Appended{}, l.faulted(err)
 	}
 	l.dispatcher.wake()
-	if a.EndOffset+l.roller.window/2 > l.populated.Load() {
-		l.roller.wake()
-	}
+	l.window.grown(a.EndOffset)
 	return a, nil
 }
 

@@ -181,6 +181,7 @@ func (f *flusher) pass() bool {
 			return false
 		}
 		l.flushed.Store(to)
+		l.window.synced(to - from)
 		from = to
 		f.announce()
 		if l.opts.OnFlushed != nil {

@@ -36,6 +36,7 @@ type Log struct {
 	queues       *queues
 	dispatcher   *dispatcher
 	roller       *roller
+	window       *window
 	flusher      *flusher
 	keeper       *keeper
 	opened       opening // what Open found; nobody writes it afterwards
@@ -50,7 +51,6 @@ type Log struct {
 	_         cpu.CacheLinePad
 
 	flushed    atomic.Int64 // stored by the flusher, after the fdatasync
-	populated  atomic.Int64 // stored by the roller: pages below it are present
 	start      atomic.Int64 // where a log without a byte begins
 	failed     atomic.Pointer[troubleError]
 	troubled   chan struct{} // capacity 1: failed was set
@@ -213,6 +213,7 @@ func (l *Log) shutdown() error {
 	l.over.Store(true)
 	l.append.Unlock()
 
+	l.window.stop()
 	l.roller.stop()
 	l.flusher.stop() // flushes what there is
 	l.keeper.stop()

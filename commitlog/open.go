@@ -201,7 +201,7 @@ func (l *Log) open() error {
 		return err
 	}
 	l.opened.created = l.opened.created || r.hint == nil && len(r.layout.files) == 0
-	l.roller, l.flusher, l.keeper = newRoller(l), newFlusher(l), newKeeper(l)
+	l.roller, l.window, l.flusher, l.keeper = newRoller(l), newWindow(l), newFlusher(l), newKeeper(l)
 	if r.damage != nil {
 		l.fail(r.damage)
 		l.logger().Error("the log is damaged; it is opened for reading, and nothing is changed", "error", r.damage)
@@ -327,6 +327,7 @@ func (l *Log) run() {
 	l.goroutines.Add(1)
 	go l.reportTrouble()
 	l.roller.start()
+	l.window.start()
 	l.flusher.start()
 	l.dispatcher.start()
 	l.keeper.start()

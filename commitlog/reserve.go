@@ -91,9 +91,7 @@ func (l *Log) Publish(n int) error {
 	a.end += int64(n)
 	l.end.Store(a.end)
 	l.dispatcher.wake()
-	if a.end+l.roller.window/2 > l.populated.Load() {
-		l.roller.wake()
-	}
+	l.window.grown(a.end)
 	return nil
 }
 

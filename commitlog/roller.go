@@ -3,7 +3,6 @@ package commitlog
 import (
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,15 +12,13 @@ import (
 // append section.
 var errRollPending = errors.New("the next segment is being made")
 
-// roller makes the next segment before it is needed, and keeps the pages of a
-// small window ahead of the end present, both on a goroutine of its own
+// roller makes the next segment before it is needed, on a goroutine of its own
 // (RocketMQ AllocateMappedFileService).
 //
 // A failure, most often a full disk, is told to whoever asked; whoever asks
 // next causes the next attempt.
 type roller struct {
 	log        *Log
-	window     int64         // Options.PopulateBytes
 	allocation atomic.Uint32 // an Allocation: how the last segment got its space
 	kick       chan struct{} // capacity 1
 	quit       chan struct{}
@@ -43,14 +40,8 @@ type roller struct {
 }
 
 func newRoller(l *Log) *roller {
-	r := &roller{
-		log: l, window: l.opts.PopulateBytes,
-		kick: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
-	}
+	r := &roller{log: l, kick: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
 	r.mu.want, r.mu.changed = -1, make(chan struct{})
-	if r.window == 0 {
-		l.populated.Store(math.MaxInt64 / 2) // no append ever wakes us for it
-	}
 	return r
 }
 
@@ -65,17 +56,11 @@ func (r *roller) run() {
 		case <-r.kick:
 		}
 		r.prepare()
-		r.populate()
 	}
 }
 
 // wake makes the goroutine look for work. Any goroutine, no allocation.
-func (r *roller) wake() {
-	select {
-	case r.kick <- struct{}{}:
-	default:
-	}
-}
+func (r *roller) wake() { signal(r.kick) }
 
 // stop ends the goroutine and everybody's wait.
 func (r *roller) stop() {
@@ -112,6 +97,13 @@ func (r *roller) take(base int64) *segment {
 	}
 	r.mu.want, r.mu.asked, r.mu.err = base, true, nil
 	return nil
+}
+
+// peek gives the segment that was made and not taken yet, if there is one.
+func (r *roller) peek() *segment {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.next
 }
 
 // giveBack returns what take gave.
@@ -209,6 +201,7 @@ func (r *roller) prepare() {
 	}
 	if due {
 		r.attempt(want)
+		r.log.window.wake()
 	}
 	r.mu.Lock()
 	tell := r.mu.reserver && (r.mu.next != nil || !r.mu.asked)
@@ -318,51 +311,4 @@ func (r *roller) warn(err error) {
 	if !quiet {
 		r.log.logger().Warn("no next segment; each append that needs it tries again", "error", err, "attempts", failures)
 	}
-}
-
-// populate makes the window ahead of the end present, a few MiB and never a
-// whole segment: populated pages are dirty, and the next fdatasync writes them.
-func (r *roller) populate() {
-	if r.window == 0 {
-		return
-	}
-	l := r.log
-	end := l.end.Load()
-	from, to := max(l.populated.Load(), end), end+r.window
-	tail := l.list.Load().last()
-	if from >= to || tail == nil || !tail.acquire() {
-		return
-	}
-	defer tail.release()
-	reached := min(to, tail.end())
-	f := tail.opened.Load()
-	if f == nil || !f.writable {
-		return
-	}
-	if from < reached && f.file.Populate(from-tail.base, reached-from) != nil {
-		return // the write itself will fault, and be guarded
-	}
-	if to > reached {
-		reached = r.populateNext(max(from, reached), to)
-	}
-	if l.populated.Load() <= reached { // a truncation takes it back
-		l.populated.Store(reached)
-	}
-}
-
-// populateNext goes on in the segment that is not in the list yet.
-func (r *roller) populateNext(from, to int64) int64 {
-	r.mu.Lock()
-	next := r.mu.next
-	if next == nil || next.base > from || next.end() <= from || !next.acquire() {
-		r.mu.Unlock()
-		return from
-	}
-	r.mu.Unlock()
-	defer next.release()
-	to = min(to, next.end())
-	if next.opened.Load().file.Populate(from-next.base, to-from) != nil {
-		return from
-	}
-	return to
 }

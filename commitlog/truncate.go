@@ -123,7 +123,7 @@ func (l *Log) cutLocked(to, end int64) error {
 	l.append.end = to
 	l.end.Store(to)
 	l.flushed.Store(min(l.flushed.Load(), to))
-	l.populated.Store(min(l.populated.Load(), to))
+	l.window.cut(to)
 	l.flusher.rewriteTo = min(l.flusher.rewriteTo, to)
 	l.flusher.border.Store(min(l.flusher.border.Load(), to))
 	if err := l.cutFiles(files, to); err != nil {

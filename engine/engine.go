@@ -47,7 +47,7 @@ type Engine struct {
 	slaveTimeout, flushTimeout atomic.Int64 // time.Duration
 	transferRate               atomic.Int64
 
-	senders   atomic.Pointer[[]*reactor.Waker] // loops that have replicas
+	senders   atomic.Pointer[[]*host] // loops that have replicas
 	confirmed atomic.Int64                     // highest confirmed offset seen: it never goes back
 	progress  notifier                         // told when the confirmed offset may have moved
 	events    events
@@ -80,7 +80,7 @@ func Open(o Options) (*Engine, error) {
 	e.slaveTimeout.Store(int64(o.SlaveTimeout))
 	e.flushTimeout.Store(int64(o.FlushTimeout))
 	e.transferRate.Store(o.TransferRate)
-	e.senders.Store(new([]*reactor.Waker))
+	e.senders.Store(new([]*host))
 	e.rings = newRings(o.RingSize)
 	e.quorum = transfer.NewQuorum()
 	e.steady = newSteadyLog(o.Logger)
@@ -212,11 +212,14 @@ func (e *Engine) ackKind() transfer.Kind {
 	return transfer.Received
 }
 
-// wakeSenders tells the loops that have replicas of new bytes. Coalesced: a
+// wakeSenders tells the loops that have replicas of new bytes, and whether
+// somebody waits for a replica to have them. Coalesced: a
 // loop that was told and has not run yet is not told again.
-func (e *Engine) wakeSenders() {
-	for _, w := range *e.senders.Load() {
-		w.Wake()
+func (e *Engine) wakeSenders(awaited bool) {
+	for _, h := range *e.senders.Load() {
+		if awaited || !h.resting.Load() {
+			h.waker.Wake()
+		}
 	}
 }
 
@@ -241,7 +244,7 @@ func (e *Engine) flushed(offset int64) {
 // and queued. A cascading slave passes on no others.
 func (e *Engine) dispatched(int64) {
 	if e.opts.Role == Slave {
-		e.wakeSenders()
+		e.wakeSenders(false)
 		if s := e.slave.Load(); s != nil {
 			s.flushed()
 		}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/haengine/haengine/reactor"
@@ -32,11 +33,22 @@ type master struct {
 	}
 }
 
-// host is a loop's share of the replicas. Loop-confined but for waker.
+// sendPause is the least time from one look at a growing log to the next while
+// nobody waits for a replica: without it each asynchronous put of a single
+// producer would cost master and slave four system calls and two wakes. The
+// first record after a silence is sent at once, and so is all that a put waits
+// for.
+const sendPause = time.Millisecond
+
+// host is a loop's share of the replicas. Loop-confined but for waker and
+// resting.
 type host struct {
 	m        *master
 	loop     *reactor.Loop
 	waker    *reactor.Waker
+	pause    *reactor.Timer
+	resting  atomic.Bool // no look at the log before pause ends, unless a put waits; stored by the loop
+	sent     int64       // where the log ended at the last look
 	replicas []*replica
 	read     [16 << 10]byte // reports are read here by all the loop's connections
 	readv    [1][]byte
@@ -50,6 +62,7 @@ func newMaster(e *Engine) (*master, error) {
 		h := &host{m: m, loop: e.group.Loop(i)}
 		h.readv[0] = h.read[:]
 		h.waker = h.loop.NewWaker(h.sendAll)
+		h.pause = h.loop.NewTimer(h.rested)
 		m.hosts = append(m.hosts, h)
 	}
 	loop := e.group.Loop(0)
@@ -96,13 +109,13 @@ func (m *master) countConnection(h *host, delta int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.mu.attached[h] += delta
-	wakers := make([]*reactor.Waker, 0, len(m.hosts))
+	senders := make([]*host, 0, len(m.hosts))
 	for _, h := range m.hosts {
 		if m.mu.attached[h] > 0 {
-			wakers = append(wakers, h.waker)
+			senders = append(senders, h)
 		}
 	}
-	m.e.senders.Store(&wakers)
+	m.e.senders.Store(&senders)
 }
 
 func (m *master) joined(r *replica) {
@@ -190,11 +203,24 @@ func (h *host) detach(r *replica) {
 // sendAll runs when the log has grown: replicas that are waiting for the socket
 // go on when it is writable.
 func (h *host) sendAll() {
+	h.resting.Store(false)
+	h.sent = h.m.e.served().End
 	now := h.loop.Now()
 	for _, r := range h.replicas {
 		if !r.blocked {
 			r.send(now)
 		}
+	}
+	if !h.m.e.rings.replicaAwaited() {
+		h.resting.Store(true)
+		h.pause.ResetAt(now + sendPause)
+	}
+}
+
+// rested ends a pause. Who put meanwhile told nobody.
+func (h *host) rested() {
+	if h.resting.Swap(false) && h.m.e.served().End != h.sent {
+		h.sendAll()
 	}
 }
 

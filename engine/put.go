@@ -196,7 +196,7 @@ func (e *Engine) appended(f *Future) {
 	if f.flush.ring != nil {
 		e.log.RequestFlush(f.result.EndOffset)
 	}
-	e.wakeSenders()
+	e.wakeSenders(f.replica.ring != nil)
 	if f.replica.ring != nil || f.flush.ring != nil {
 		e.expiry.arm()
 	} else {

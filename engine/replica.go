@@ -85,7 +85,7 @@ func (r *replica) Readable(c *reactor.Conn) {
 			break
 		}
 	}
-	if r.reported(now) && !r.blocked {
+	if r.reported(now) && !r.blocked && !r.mayRest() {
 		r.send(now)
 	}
 }
@@ -145,6 +145,12 @@ func (r *replica) reported(now time.Duration) bool {
 		r.e.complete(now)
 	}
 	return true
+}
+
+// mayRest tells that a report is no reason to send: its host rests, and the
+// replica was sent what there was before that.
+func (r *replica) mayRest() bool {
+	return r.host.resting.Load() && r.session.SentOffset() >= r.host.sent
 }
 
 // counts tells whether the replica's word may end waits. Its first report is a

@@ -105,6 +105,16 @@ func (r *rings) waiting() int {
 	return n
 }
 
+// replicaAwaited tells whether a put waits for a replica.
+func (r *rings) replicaAwaited() bool {
+	for _, rr := range *r.replica.Load() {
+		if rr.ring.Len() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // close ends all waits as expired, and those that still come.
 func (r *rings) close() {
 	r.mu.Lock()
