@@ -2,10 +2,10 @@
 
 GO ?= go
 
-.PHONY: help build test race lint fuzz demo bench ci clean
+.PHONY: help build test race lint fuzz demo bench interop-full ci clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/haengine
 	$(GO) build -trimpath -o bin/haengine ./cmd/haengine
@@ -27,6 +27,9 @@ demo: ## replicate, kill, recover and compare, on this machine
 
 bench: ## run the benchmarks at the top of the tree
 	$(GO) test -run '^$$' -bench . -benchmem .
+
+interop-full: ## every case beside the real RocketMQ; writes the table of docs/interop.md
+	$(GO) test ./interop -count=1 -timeout 60m -parallel 3 -full -table ../docs/interop.md
 
 ci: ## everything that has to pass
 	.ci/run

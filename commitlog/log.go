@@ -136,6 +136,16 @@ func (l *Log) DispatchedOffset() int64 {
 	return l.dispatcher.Offset()
 }
 
+// LongTopic is a topic of more than 127 bytes that the log has a queue of, or
+// empty. Records of such topics are V2, which RocketMQ before 5.0 cannot read
+// (MessageVersion.MESSAGE_VERSION_V2).
+func (l *Log) LongTopic() string {
+	if t := l.queues.longTopic.Load(); t != nil {
+		return *t
+	}
+	return ""
+}
+
 // SegmentBytes is the size of a segment.
 func (l *Log) SegmentBytes() int64 { return l.segmentBytes }
 

@@ -46,6 +46,8 @@ type queues struct {
 	index atomic.Pointer[queueIndex]
 	mu    sync.Mutex // held to replace index
 
+	longTopic atomic.Pointer[string] // the first topic met whose records are V2
+
 	// The writer's alone.
 	touched []*queue // have units that wait
 	buffers [][]byte // free, each of queueBufferBytes
@@ -177,6 +179,9 @@ func (q *queues) foreign(path string) {
 }
 
 func (q *queues) newQueue(id QueueID) *queue {
+	if len(id.Topic) > topicBytesMaxV1 {
+		q.longTopic.CompareAndSwap(nil, &id.Topic)
+	}
 	return &queue{set: q, id: id, dir: queuePath(q.dir, id)}
 }
 

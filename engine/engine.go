@@ -48,8 +48,8 @@ type Engine struct {
 	transferRate               atomic.Int64
 
 	senders   atomic.Pointer[[]*host] // loops that have replicas
-	confirmed atomic.Int64                     // highest confirmed offset seen: it never goes back
-	progress  notifier                         // told when the confirmed offset may have moved
+	confirmed atomic.Int64            // highest confirmed offset seen: it never goes back
+	progress  notifier                // told when the confirmed offset may have moved
 	events    events
 
 	futures sync.Pool

@@ -24,6 +24,7 @@ type master struct {
 	listener *reactor.Listener
 	hosts    []*host // one for each loop
 	review   *reactor.Timer
+	warned   bool // of long topics; the review's
 
 	mu struct {
 		sync.Mutex
@@ -146,11 +147,25 @@ func (m *master) list() []*replica {
 // sync without a word.
 func (m *master) runReview() {
 	end := m.e.served().End
-	for _, r := range m.list() {
+	replicas := m.list()
+	for _, r := range replicas {
 		r.noteSync(end)
 	}
 	m.keep()
+	m.warnOfLongTopics(replicas)
 	m.review.ResetAt(m.e.group.Loop(0).Now() + reviewInterval)
+}
+
+// warnOfLongTopics says once that a replica is sent records which it may not be
+// able to read: the plain protocol does not carry its version.
+func (m *master) warnOfLongTopics(replicas []*replica) {
+	topic := m.e.log.LongTopic()
+	if m.warned || topic == "" || len(replicas) == 0 {
+		return
+	}
+	m.warned = true
+	m.e.opts.Logger.Warn("the log has V2 records, of topics longer than 127 bytes: a replica that is RocketMQ 4.x copies them, and stops reading at the first",
+		"topic", topic, "replica", replicas[0].address.String())
 }
 
 // keep tells retention the lowest offset that a replica still needs.

@@ -296,3 +296,27 @@ func TestConfirmedOffsetIsKeptWhenTheReplicaThatReachedItLeaves(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A replica that is RocketMQ 4.x cannot read V2 records, which only a long topic
+// makes; the store may have had them before this start.
+func TestLongTopicsAreWarnedOfOnce(t *testing.T) {
+	topic := "%RETRY%" + strings.Repeat("g", 130)
+	logger, text := newTestLog(t, "master")
+	o := Options{Store: t.TempDir(), Logger: logger}
+	m := openMaster(t, o)
+	mustPut(t, m, message(topic, 0, "body"))
+	shut(t, m)
+	m = openMaster(t, o)
+	if strings.Contains(text.String(), "V2") {
+		t.Fatal("warned of with no replica there")
+	}
+	openSlave(t, m, Options{})
+	waitReplicas(t, m, 1)
+	eventually(t, "the master warns", func() bool { return strings.Contains(text.String(), "V2") })
+	openSlave(t, m, Options{})
+	waitReplicas(t, m, 2)
+	time.Sleep(2 * reviewInterval) // a second warning would come in this time
+	if n := strings.Count(text.String(), "V2"); n != 1 {
+		t.Errorf("%d warnings", n)
+	}
+}

@@ -74,6 +74,7 @@ func Project() Rules {
 		},
 		Rooms: []Room{
 			{Package: "internal/e2e", Imports: []string{commitlog}},
+			{Package: "interop", Imports: []string{engine, commitlog}},
 			{
 				Package: "commitlog",
 				Imports: []string{sys, "github.com/valyala/bytebufferpool", invariant},

@@ -1,21 +1,49 @@
 package interop;
 
-/** Runs the real RocketMQ store with its default HA service, as a master or as a slave. */
+/** Runs the real RocketMQ: its store with its default HA service, its brokers, its client, its readers. */
 public final class Main {
     private Main() { }
 
     public static void main(String[] args) throws Exception {
         try {
             Options options = new Options(args, Math.min(args.length, 1));
-            switch (args.length == 0 ? "" : args[0]) {
+            String command = args.length == 0 ? "" : args[0];
+            switch (command) {
                 case "master" -> Node.master(options);
                 case "slave" -> Node.slave(options);
-                default -> throw new IllegalArgumentException("usage: run.sh build|master|slave OPTIONS; see README.md");
+                case "dump" -> Dump.run(options);
+                case "recover" -> Recovery.run(options);
+                case "client" -> Client.run(options);
+                case "broker", "namesrv" -> server(command, options);
+                default -> throw new IllegalArgumentException("usage: run.sh build|master|slave|dump|recover|client|broker|namesrv OPTIONS; see README.md");
             }
         } catch (IllegalArgumentException e) {
             System.err.println(e.getMessage());
             System.exit(2);
+        } catch (IllegalStateException e) {
+            Output.line(Output.map("event", "failed", "reason", e.getMessage()));
+            System.exit(1);
+        } catch (Throwable e) {
+            e.printStackTrace();
+            Output.line(Output.map("event", "failed", "reason", e.toString()));
+            System.exit(1);
         }
         System.exit(0); // some of RocketMQ's threads do not end by themselves
+    }
+
+    /** Not every build has the classes of the servers. */
+    private static void server(String command, Options options) throws Exception {
+        Class<?> servers;
+        try {
+            servers = Class.forName("interop.Servers");
+        } catch (ClassNotFoundException e) {
+            throw new IllegalArgumentException(command + " needs INTEROP_BROKER=1");
+        }
+        try {
+            servers.getDeclaredMethod(command, Options.class).invoke(null, options);
+        } catch (java.lang.reflect.InvocationTargetException e) {
+            if (e.getCause() instanceof Exception cause) throw cause;
+            throw e;
+        }
     }
 }

@@ -39,4 +39,21 @@ final class Options {
     long number(String name, long otherwise) {
         return has(name) ? Long.parseLong(text(name)) : otherwise;
     }
+
+    int integer(String name, int otherwise) {
+        return Math.toIntExact(number(name, otherwise));
+    }
+
+    /** Reads {@code name=value,...}, the form in which commands and settings come; nothing but known names. */
+    static Map<String, String> pairs(String specification, String... known) {
+        Map<String, String> pairs = new HashMap<>();
+        if (specification.isEmpty()) return pairs;
+        for (String pair : specification.split(",")) {
+            String[] sides = pair.split("=", 2);
+            if (sides.length < 2) throw new IllegalArgumentException(pair + ": want name=value");
+            if (!List.of(known).contains(sides[0])) throw new IllegalArgumentException(sides[0] + " is none of " + String.join(", ", known));
+            pairs.put(sides[0], sides[1]);
+        }
+        return pairs;
+    }
 }

@@ -18,9 +18,19 @@ final class Output {
         return map;
     }
 
+    /** Leaves out what this version of RocketMQ does not have: a null. */
+    static void putKnown(Map<String, Object> map, String name, Object value) {
+        if (value != null) map.put(name, value);
+    }
+
     static synchronized void line(Map<String, Object> map) {
         System.out.println(JSON.toJSONString(map, JSONWriter.Feature.WriteMapNullValue));
         System.out.flush();
+    }
+
+    /** Of sorted nanoseconds, in microseconds; null if there are none. */
+    static Double quantile(long[] sorted, double q) {
+        return sorted.length == 0 ? null : sorted[(int) Math.min(sorted.length - 1, (long) (sorted.length * q))] / 1e3;
     }
 
     static double milliseconds(long nanoseconds) {

@@ -6,18 +6,17 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.Semaphore;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.LongAdder;
-import org.apache.rocketmq.common.message.MessageAccessor;
-import org.apache.rocketmq.common.message.MessageExtBrokerInner;
-import org.apache.rocketmq.store.DefaultMessageStore;
-import org.apache.rocketmq.store.PutMessageStatus;
+import org.apache.rocketmq.common.message.*; // MessageExtBrokerInner is here in 5.x, and
+import org.apache.rocketmq.store.*; // here in 4.x
 
 /**
  * Load on a master for some time.
  *
  * <p>The specification is {@code name=value,…}: {@code size} of a body in bytes, {@code threads} that put and wait for the
- * answer, {@code seconds}, {@code until} the log ends at this offset, {@code outstanding}: if above 0 each thread keeps
- * that many puts under way instead of waiting.
+ * answer, {@code seconds}, {@code until} the log ends at this offset, {@code count} of messages in all, {@code outstanding}: if
+ * above 0 each thread keeps that many puts under way instead of waiting.
  */
 final class Phase {
     private static final InetSocketAddress BORN = new InetSocketAddress("127.0.0.1", 40000);
@@ -26,19 +25,17 @@ final class Phase {
     private final DefaultMessageStore store;
     private final int size, threads, outstanding;
     private final long until, nanoseconds;
+    private final AtomicLong left; // null: no matter how many
     private final LongAdder[] statuses = new LongAdder[PutMessageStatus.values().length];
 
     Phase(DefaultMessageStore store, String specification) {
-        Map<String, String> given = new HashMap<>();
-        for (String pair : specification.split(",")) {
-            String[] sides = pair.split("=", 2);
-            given.put(sides[0], sides[1]);
-        }
+        Map<String, String> given = Options.pairs(specification, "size", "threads", "seconds", "until", "count", "outstanding");
         this.store = store;
         size = Integer.parseInt(given.getOrDefault("size", "1024"));
         threads = Integer.parseInt(given.getOrDefault("threads", "1"));
         outstanding = Integer.parseInt(given.getOrDefault("outstanding", "0"));
         until = Long.parseLong(given.getOrDefault("until", Long.toString(Long.MAX_VALUE)));
+        left = given.containsKey("count") ? new AtomicLong(Long.parseLong(given.get("count"))) : null;
         nanoseconds = (long) (Double.parseDouble(given.getOrDefault("seconds", "600")) * 1e9);
         for (int i = 0; i < statuses.length; i++) statuses[i] = new LongAdder();
     }
@@ -65,12 +62,8 @@ final class Phase {
         }
         return Output.map("event", "phase", "size_bytes", size, "producers", threads, "outstanding", Math.max(outstanding, 1),
             "messages", all.length, "seconds", seconds, "messages_per_second", all.length / seconds, "bytes_per_second", all.length * (double) size / seconds,
-            "p50_us", quantile(all, 0.5), "p99_us", quantile(all, 0.99), "p999_us", quantile(all, 0.999), "max_us", quantile(all, 1),
+            "p50_us", Output.quantile(all, 0.5), "p99_us", Output.quantile(all, 0.99), "p999_us", Output.quantile(all, 0.999), "max_us", Output.quantile(all, 1),
             "master_cpu_seconds", Output.cpuSeconds() - cpu, "status", byStatus, "max_offset", store.getMaxPhyOffset(), "acked_offset", Node.acked(store));
-    }
-
-    private static Double quantile(long[] sorted, double q) {
-        return sorted.length == 0 ? null : sorted[(int) Math.min(sorted.length - 1, (long) (sorted.length * q))] / 1e3;
     }
 
     /** One thread of load. Its latencies are in nanoseconds; the store's threads add to them when puts are pipelined. */
@@ -98,7 +91,7 @@ final class Phase {
         }
 
         private boolean more() {
-            return System.nanoTime() < deadline && store.getMaxPhyOffset() < until;
+            return System.nanoTime() < deadline && store.getMaxPhyOffset() < until && (left == null || left.getAndDecrement() > 0);
         }
 
         private void one() {

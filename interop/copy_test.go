@@ -1,0 +1,240 @@
+package interop
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/haengine/haengine/engine"
+)
+
+func TestOurSlaveIsACopyOfRocketMQsMaster(t *testing.T) {
+	runChecks(t, "1. RocketMQ's master, our slave", []check{
+		{name: "everything to an empty slave, and mixed traffic across segments", direction: realToOurs, run: everythingFromRocketMQ},
+		{name: "a store that RocketMQ's slave wrote is continued", direction: realToOurs, run: slaveStoreContinued},
+		{name: "an empty slave of an empty master", direction: realToOurs, run: emptySlaveOfRocketMQ},
+		{name: "synchronous puts complete on our acknowledgements", direction: realToOurs, run: putsOnOurReports},
+		{name: "latency of synchronous puts", direction: realToOurs, full: true, run: latencyOfRocketMQsPuts},
+	})
+}
+
+func everythingFromRocketMQ(c *trial) {
+	m := c.version.master(c, filepath.Join(c.TempDir(), "real"))
+	m.mixed(c.version, 1, 3<<20)
+	begun := time.Now()
+	s := openSlave(c, m.address, engine.Options{})
+	eventually(c, "the slave has something", func() bool { return s.Status().MaxOffset > 0 })
+	end := m.mixed(c.version, 2, 3<<20).number("max_offset")
+	s.has(end)
+	took := time.Since(begun)
+	if low := s.Status().MinOffset; low != 0 {
+		c.Errorf("the copy begins at %d", low)
+	}
+	m.inSync()
+	s.close()
+	m.quit()
+	n := c.version.mustMatch(c, m.store, s.store)
+	c.figure("%d messages, %d bytes in %d segments equal; %.1f s from the slave's start", n, end, (end+segmentBytes-1)/segmentBytes, took.Seconds())
+}
+
+func emptySlaveOfRocketMQ(c *trial) {
+	m := c.version.master(c, filepath.Join(c.TempDir(), "real"))
+	s := openSlave(c, m.address, engine.Options{})
+	eventually(c, "the slave is connected", func() bool { return m.ask("status", "status").number("connections") == 1 })
+	end := m.mixed(c.version, 3, 2<<20).number("max_offset")
+	s.has(end)
+	s.close()
+	m.quit()
+	c.figure("%d messages equal", c.version.mustMatch(c, m.store, s.store))
+}
+
+func slaveStoreContinued(c *trial) {
+	m := c.version.master(c, filepath.Join(c.TempDir(), "real"))
+	m.mixed(c.version, 4, 2<<20)
+	real := c.version.slave(c, filepath.Join(c.TempDir(), "copy"), m.address)
+	m.inSync()
+	real.quit()
+	low, before := ends(c, real.store)
+	end := m.mixed(c.version, 5, 3<<20).number("max_offset")
+	s := openSlave(c, m.address, engine.Options{Store: real.store})
+	s.has(end)
+	s.close()
+	m.quit()
+	n := c.version.mustMatch(c, m.store, s.store)
+	c.figure("RocketMQ copied %d to %d, we %d to %d; %d messages equal", low, before, before, end, n)
+}
+
+func putsOnOurReports(c *trial) {
+	m := c.version.master(c, filepath.Join(c.TempDir(), "real"), "--role", "SYNC_MASTER")
+	s := openSlave(c, m.address, engine.Options{})
+	m.inSync()
+	e := m.mixed(c.version, 6, 3<<20)
+	if status := e["status"].(map[string]any); len(status) != 1 || status["PUT_OK"] == nil {
+		c.Errorf("puts ended with %v", status)
+	}
+	s.has(e.number("max_offset"))
+	s.close()
+	m.quit()
+	c.figure("%d puts, all PUT_OK; %d messages equal", e.number("puts"), c.version.mustMatch(c, m.store, s.store))
+}
+
+// latencyOfRocketMQsPuts lets RocketMQ's producer wait for our slave and for
+// RocketMQ's own, in turns, and compares.
+func latencyOfRocketMQsPuts(c *trial) {
+	m := c.version.master(c, filepath.Join(c.TempDir(), "real"), "--role", "SYNC_MASTER", "--segment-bytes", fmt.Sprint(64<<20))
+	alone := func() bool { return m.ask("status", "status").number("connections") == 1 }
+	measure := func(seconds int) (p50, p99 float64) {
+		eventually(c, "one slave is connected", alone)
+		m.inSync()
+		e := m.ask(fmt.Sprintf("phase size=1024,threads=1,seconds=%d", seconds), "phase")
+		if status := e["status"].(map[string]any); len(status) != 1 || status["PUT_OK"] == nil {
+			c.Fatalf("puts ended with %v", status)
+		}
+		return e.float("p50_us"), e.float("p99_us")
+	}
+	var p50, p99 [2][]float64 // ours, RocketMQ's
+	stores := [2]string{filepath.Join(c.TempDir(), "ours"), filepath.Join(c.TempDir(), "copy")}
+	for turn := range 6 {
+		side := (turn + turn/2) % 2 // neither is always the first
+		stop := func() {}
+		if side == 0 {
+			stop = openSlave(c, m.address, engine.Options{Store: stores[0], SegmentBytes: 64 << 20}).close
+		} else {
+			s := c.version.slave(c, stores[1], m.address, "--segment-bytes", fmt.Sprint(64<<20))
+			stop = func() { s.quit() }
+		}
+		if turn == 0 {
+			measure(5) // its code is compiled by then
+		}
+		a, b := measure(3)
+		p50[side], p99[side] = append(p50[side], a), append(p99[side], b)
+		stop()
+	}
+	m.quit()
+	c.figure("p50 %.0f µs with our slave, %.0f µs with RocketMQ's; p99 %.0f and %.0f µs; medians of 3", median(p50[0]), median(p50[1]), median(p99[0]), median(p99[1]))
+	if median(p50[0]) > median(p50[1]) {
+		c.Errorf("RocketMQ's puts take %.0f µs with our slave and %.0f µs with its own", median(p50[0]), median(p50[1]))
+	}
+}
+
+func median(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	return v[len(v)/2]
+}
+
+func TestRocketMQsSlaveIsACopyOfOurMaster(t *testing.T) {
+	runChecks(t, "2. Our master, RocketMQ's slave", []check{
+		{name: "everything to an empty slave with plain history first", direction: oursToReal, run: everythingToRocketMQ},
+		{name: "the last segment to an empty slave", direction: oursToReal, run: lastSegmentToRocketMQ},
+		{name: "synchronous puts complete on its reports", direction: oursToReal, run: putsOnRocketMQsReports},
+		{name: "records that 4.9 cannot read are warned of once", direction: oursToReal, versions: []version{v4}, run: warnedOfV2},
+	})
+}
+
+func everythingToRocketMQ(c *trial) {
+	x := newMixer(c, c.version)
+	m := openMaster(c, engine.Options{PlainHistory: engine.HistoryFirst})
+	x.fill(m, 3<<20)
+	s := c.version.slave(c, filepath.Join(c.TempDir(), "real"), m.address())
+	m.acked(1)
+	x.fill(m, 3<<20)
+	m.acked(1)
+	end := m.Status().MaxOffset
+	s.quit()
+	m.close()
+	n := c.version.mustMatch(c, s.store, m.store)
+	served := c.version.mustServe(c, s.store)
+	c.version.mustMatch(c, s.store, m.store) // after its own recovery
+	c.figure("%d messages, %d bytes equal, also after its recovery; %d served by queue", n, end, served)
+}
+
+func lastSegmentToRocketMQ(c *trial) {
+	x := newMixer(c, c.version)
+	m := openMaster(c, engine.Options{})
+	x.fill(m, 5<<19)
+	s := c.version.slave(c, filepath.Join(c.TempDir(), "real"), m.address())
+	m.acked(1)
+	x.fill(m, 1<<20)
+	m.acked(1)
+	s.quit()
+	m.close()
+	low, high := ends(c, s.store)
+	if low != 2*segmentBytes {
+		c.Errorf("its copy begins at %d, the last segment did at %d", low, 2*segmentBytes)
+	}
+	c.figure("%d messages from offset %d to %d equal", c.version.mustMatch(c, s.store, m.store), low, high)
+}
+
+func putsOnRocketMQsReports(c *trial) {
+	x := newMixer(c, c.version)
+	m := openMaster(c, engine.Options{Role: engine.SyncMaster})
+	s := c.version.slave(c, filepath.Join(c.TempDir(), "real"), m.address())
+	eventually(c, "the slave has reported", func() bool { return len(m.Status().Replicas) == 1 })
+	x.fill(m, 4<<20) // each put must return PUT_OK
+	var took []float64
+	for range 2000 {
+		begun := time.Now()
+		if _, err := m.Put(context.Background(), &engine.Message{Topic: "latency", Body: make([]byte, 1024)}); err != nil {
+			c.Fatal(err)
+		}
+		took = append(took, float64(time.Since(begun).Microseconds()))
+	}
+	acked := m.Status()
+	if r := acked.Replicas; len(r) != 1 || r[0].AckedOffset != acked.MaxOffset {
+		c.Errorf("after the last put's PUT_OK at %d: %+v", acked.MaxOffset, r)
+	}
+	s.quit()
+	m.close()
+	slices.Sort(took)
+	c.figure("%d messages equal; p50 %.0f µs, p99 %.0f µs", c.version.mustMatch(c, s.store, m.store), took[len(took)/2], took[len(took)*99/100])
+}
+
+func warnedOfV2(c *trial) {
+	x := newMixer(c, v5) // with V2
+	m := openMaster(c, engine.Options{PlainHistory: engine.HistoryFirst})
+	c.version.slave(c, filepath.Join(c.TempDir(), "real"), m.address())
+	eventually(c, "the slave has reported", func() bool { return len(m.Status().Replicas) == 1 })
+	x.fill(m, 4<<20)
+	eventually(c, "the master warns", func() bool { return len(m.log.lines("level=WARN", "V2")) > 0 })
+	x.fill(m, 1<<20)
+	m.acked(1) // its slave copies what it cannot read
+	m.close()
+	if lines := m.log.lines("level=WARN", "V2"); len(lines) != 1 {
+		c.Errorf("%d warnings: %q", len(lines), lines)
+	}
+}
+
+// mustServe opens a store with RocketMQ's own recovery and has it read every
+// message of every queue. It returns how many.
+func (v version) mustServe(t testing.TB, store string) (count int64) {
+	t.Helper()
+	j := v.start(t, "recover", "--store", store, "--segment-bytes", fmt.Sprint(segmentBytes), "--read")
+	r := j.await("recovered")
+	if r["ok"] != true {
+		t.Fatalf("RocketMQ's recovery of %s: %v", store, r)
+	}
+	for {
+		select {
+		case e, ok := <-j.events:
+			switch {
+			case !ok:
+				t.Fatalf("%s ended with %v", j.name, j.cmd.ProcessState)
+			case e["event"] == "failed":
+				t.Fatalf("RocketMQ cannot serve %s: %v", store, e)
+			case e["event"] == "queue":
+				count += e.number("messages")
+			case e["event"] == "closed":
+				<-j.exited
+				if code := j.cmd.ProcessState.ExitCode(); code != 0 {
+					t.Fatalf("exit code %d", code)
+				}
+				return count
+			}
+		case <-time.After(2 * patience):
+			t.Fatalf("%s does not end", j.name)
+		}
+	}
+}

@@ -1,0 +1,217 @@
+package interop
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/haengine/haengine/engine"
+)
+
+func TestBothSidesBearKillsCutsAndBadLinks(t *testing.T) {
+	const group = "5. Kills, cuts, idle and slow links"
+	runChecks(t, group, []check{
+		{name: "our slave is killed and comes back", direction: realToOurs, run: ourSlaveKilled},
+		{name: "RocketMQ's slave is killed and comes back", direction: oursToReal, run: realSlaveKilled},
+		{name: "RocketMQ's master is killed and comes back", direction: realToOurs, run: realMasterKilled},
+		{name: "our master is killed and comes back", direction: oursToReal, run: ourMasterKilled},
+		{name: "connections cut and streams in pieces, our slave", direction: realToOurs, run: ourSlaveCut},
+		{name: "connections cut and streams in pieces, RocketMQ's slave", direction: oursToReal, run: realSlaveCut},
+		{name: "a slow link to our slave", direction: realToOurs, run: ourSlaveSlow},
+		{name: "a slow link to RocketMQ's slave, and pacing", direction: oursToReal, run: realSlaveSlow},
+		{name: "90 s of heartbeats in all four pairings", direction: bothWays, run: idlePairs},
+	})
+}
+
+func ourSlaveKilled(c *trial) {
+	m := c.version.master(c, filepath.Join(c.TempDir(), "real"))
+	m.mixed(c.version, 1, 1<<20)
+	store := filepath.Join(c.TempDir(), "ours")
+	const kills = 5
+	m.order("phase size=1000,threads=1,seconds=6")
+	for range kills {
+		s := serve(c, store, "--role", "SLAVE", "--master", m.address)
+		_, before := ends(c, store)
+		eventually(c, "the slave goes on", func() bool { _, high := ends(c, store); return high > before })
+		s.kill()
+	}
+	end := m.await("phase").number("max_offset")
+	s := openSlave(c, m.address, engine.Options{Store: store})
+	s.has(end)
+	s.close()
+	m.quit()
+	c.figure("%d messages equal after %d kills", c.version.mustMatch(c, m.store, store), kills)
+}
+
+func realSlaveKilled(c *trial) {
+	m := openMaster(c, engine.Options{PlainHistory: engine.HistoryFirst})
+	x := newMixer(c, c.version)
+	store := filepath.Join(c.TempDir(), "real")
+	const kills = 3
+	for range kills {
+		s := c.version.slave(c, store, m.address())
+		m.acked(1)
+		x.fill(m, 1<<20)
+		s.kill()
+		eventually(c, "it is gone", func() bool { return len(m.Status().Replicas) == 0 })
+		x.fill(m, 1<<19)
+	}
+	s := c.version.slave(c, store, m.address())
+	m.acked(1)
+	s.quit()
+	m.close()
+	c.figure("%d messages equal after %d kills", c.version.mustMatch(c, store, m.store), kills)
+}
+
+func realMasterKilled(c *trial) {
+	m := c.version.master(c, filepath.Join(c.TempDir(), "real"))
+	s := openSlave(c, m.address, engine.Options{})
+	const kills = 3
+	for i := range kills {
+		m.mixed(c.version, uint64(i), 1<<20)
+		m.order("phase size=1000,threads=1,seconds=60")
+		before := s.Status().MaxOffset
+		eventually(c, "the slave follows", func() bool { return s.Status().MaxOffset > before+(1<<19) })
+		m.kill()
+		m = c.version.masterAt(c, m.store, m.port)
+	}
+	end := m.mixed(c.version, 9, 1<<20).number("max_offset")
+	s.has(end)
+	s.close()
+	m.quit()
+	c.figure("%d messages equal after %d kills", c.version.mustMatch(c, m.store, s.store), kills)
+}
+
+func ourMasterKilled(c *trial) {
+	store, port := filepath.Join(c.TempDir(), "ours"), fmt.Sprint("127.0.0.1:", freePort(c))
+	args := []string{"--ha-listen", port, "--plain-history", "first", "--load", "2000,1000,0"}
+	d := serve(c, store, args...)
+	s := c.version.slave(c, filepath.Join(c.TempDir(), "real"), port)
+	const kills = 3
+	for range kills {
+		before := s.ask("status", "status").number("max_offset")
+		eventually(c, "the slave follows", func() bool { return s.ask("status", "status").number("max_offset") > before+(1<<19) })
+		d.kill()
+		d = serve(c, store, args...)
+	}
+	d.kill()
+	m := openMaster(c, engine.Options{Store: store, HAListen: port})
+	m.acked(1)
+	s.quit()
+	m.close()
+	c.figure("%d messages equal after %d kills", c.version.mustMatch(c, s.store, store), kills)
+}
+
+// pieces is short enough for every header and report to be cut somewhere.
+const pieces = 40
+
+func ourSlaveCut(c *trial) {
+	m := c.version.master(c, filepath.Join(c.TempDir(), "real"))
+	x := newMixer(c, c.version)
+	r := newRelay(c, m.address, link{pieces: pieces, seed: x.draw.Uint64()})
+	s := openSlave(c, r.addr, engine.Options{})
+	const cuts = 20
+	m.order("phase size=300,threads=1,seconds=8")
+	for range cuts {
+		before, n := s.Status().MaxOffset, r.accepted.Load()
+		eventually(c, "the slave goes on", func() bool { return s.Status().MaxOffset > before+int64(x.draw.IntN(5000)) })
+		r.cut()
+		eventually(c, "the slave is back", func() bool { return r.accepted.Load() > n })
+	}
+	end := m.await("phase").number("max_offset")
+	s.has(end)
+	m.inSync()
+	s.close()
+	m.quit()
+	c.figure("%d messages equal after %d cuts, in pieces of 1 to %d bytes", c.version.mustMatch(c, m.store, s.store), cuts, pieces)
+}
+
+func realSlaveCut(c *trial) {
+	m := openMaster(c, engine.Options{Role: engine.SyncMaster, PlainHistory: engine.HistoryFirst})
+	x := newMixer(c, c.version)
+	r := newRelay(c, m.address(), link{pieces: pieces, seed: x.draw.Uint64()})
+	s := c.version.slave(c, filepath.Join(c.TempDir(), "real"), r.addr)
+	const cuts = 4 // it comes back 5 s after each
+	for range cuts {
+		m.acked(1)
+		x.fill(m, 1<<18) // each put must return PUT_OK
+		n := r.accepted.Load()
+		r.cut()
+		eventually(c, "the slave is back", func() bool { return r.accepted.Load() > n && len(m.Status().Replicas) == 1 })
+	}
+	m.acked(1)
+	s.quit()
+	m.close()
+	c.figure("%d messages equal after %d cuts, in pieces of 1 to %d bytes", c.version.mustMatch(c, s.store, m.store), cuts, pieces)
+}
+
+const slow = 1 << 20 // bytes a second
+
+func ourSlaveSlow(c *trial) {
+	m := c.version.master(c, filepath.Join(c.TempDir(), "real"))
+	end := m.mixed(c.version, 1, 4<<20).number("max_offset")
+	r := newRelay(c, m.address, link{bytesPerSec: slow})
+	begun := time.Now()
+	s := openSlave(c, r.addr, engine.Options{})
+	s.has(end)
+	took := time.Since(begun)
+	if n := r.accepted.Load(); n != 1 {
+		c.Errorf("%d connections, want one", n)
+	}
+	s.close()
+	m.quit()
+	c.figure("%d messages equal, %.1f MiB in %.1f s at 1 MiB/s", c.version.mustMatch(c, m.store, s.store), float64(end)/(1<<20), took.Seconds())
+}
+
+func realSlaveSlow(c *trial) {
+	m := openMaster(c, engine.Options{PlainHistory: engine.HistoryFirst})
+	x := newMixer(c, c.version)
+	x.fill(m, 4<<20)
+	r := newRelay(c, m.address(), link{bytesPerSec: slow})
+	s := c.version.slave(c, filepath.Join(c.TempDir(), "real"), r.addr)
+	m.acked(1)
+	m.SetTransferRate(slow)
+	before, begun := m.Status().MaxOffset, time.Now()
+	r.link.bytesPerSec = 0 // of connections to come; this one stays slow
+	x.fill(m, 2<<20)
+	m.acked(1)
+	took := time.Since(begun)
+	if n := r.accepted.Load(); n != 1 {
+		c.Errorf("%d connections, want one", n)
+	}
+	s.quit()
+	m.close()
+	c.figure("%d messages equal; paced at 1 MiB/s %.1f MiB took %.1f s", c.version.mustMatch(c, s.store, m.store), float64(m.Status().MaxOffset-before)/(1<<20), took.Seconds())
+}
+
+// idlePairs leaves each of our and RocketMQ's masters alone with each of our
+// and RocketMQ's slaves: nothing but heartbeats, and no connection is lost.
+func idlePairs(c *trial) {
+	const idle = 90 * time.Second
+	real := c.version.master(c, filepath.Join(c.TempDir(), "real"))
+	ours := openMaster(c, engine.Options{PlainHistory: engine.HistoryFirst})
+	newMixer(c, c.version).fill(ours, 1<<18)
+	real.mixed(c.version, 1, 1<<18)
+	var relays []*relay
+	for i, master := range []string{real.address, ours.address()} {
+		for j := range 2 {
+			r := newRelay(c, master, link{})
+			if j == 0 {
+				openSlave(c, r.addr, engine.Options{})
+			} else {
+				c.version.slave(c, filepath.Join(c.TempDir(), fmt.Sprint("slave", i)), r.addr)
+			}
+			relays = append(relays, r)
+		}
+	}
+	ours.acked(2)
+	real.followedBy(2)
+	time.Sleep(idle) // the time is the point
+	for i, r := range relays {
+		if n := r.accepted.Load(); n != 1 {
+			c.Errorf("pairing %d made %d connections in %v of silence", i, n, idle)
+		}
+	}
+	c.figure("one connection each in %v", idle)
+}

@@ -1,0 +1,63 @@
+package interop
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+var (
+	fullFlag  = flag.Bool("full", false, "run every case, long ones included")
+	tableFlag = flag.String("table", "", "write the results into this file's table")
+	seedFlag  = flag.Uint64("seed", 0, "replay a test that draws; 0: a new seed")
+)
+
+// program is the haengine command, built by TestMain.
+var program string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	dir, err := os.MkdirTemp("", "haengine-interop-")
+	if err == nil {
+		program = filepath.Join(dir, "haengine")
+		var out []byte
+		if out, err = exec.Command("go", "build", "-o", program, "github.com/haengine/haengine/cmd/haengine").CombinedOutput(); err != nil {
+			err = fmt.Errorf("build the command: %w\n%s", err, out)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if err := os.RemoveAll(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		if *tableFlag != "" {
+			if err := results.write(*tableFlag); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				code = 1
+			}
+		}
+		os.Exit(code)
+	}))
+}
+
+// patience is how long a condition may take, far beyond what it needs.
+const patience = 90 * time.Second
+
+// eventually polls until done.
+func eventually(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited %v in vain: %s", patience, what)
+		}
+	}
+}

@@ -1,0 +1,259 @@
+package interop
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/haengine/haengine/engine"
+)
+
+func TestRocketMQsFaultsAreNotOurs(t *testing.T) {
+	runChecks(t, "6. RocketMQ's faults", []check{
+		{name: "our slave holds more than its master", direction: realToOurs, run: ourSlaveAhead},
+		{name: "RocketMQ's slave holds more than its master", direction: oursToReal, run: realSlaveAhead},
+		{name: "another history of the same length", direction: realToOurs, run: otherHistory},
+		{name: "another segment size", direction: realToOurs, run: otherSegmentSize},
+		{name: "a filler at the end that its restart cuts off", direction: realToOurs, run: fillerCutOff},
+		{name: "the largest frames that fit its buffer", direction: oursToReal, run: largestFrames},
+		{name: "garbage beside a slave", direction: oursToReal, run: garbageBesideASlave},
+	})
+}
+
+// copyStore copies a store that nobody has open.
+func copyStore(t testing.TB, from string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "copy")
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// filledByRocketMQ is a store that RocketMQ wrote and closed.
+func filledByRocketMQ(c *trial, seed uint64, bytes int) (store string) {
+	m := c.version.master(c, filepath.Join(c.TempDir(), "real"))
+	m.mixed(c.version, seed, bytes)
+	m.quit()
+	return m.store
+}
+
+// refused waits until a slave of ours says that it will not go on, and how.
+func refused(s *node, states ...string) engine.MasterStatus {
+	s.t.Helper()
+	var last engine.MasterStatus
+	eventually(s.t, fmt.Sprintf("the slave is %s", strings.Join(states, " or ")), func() bool {
+		if m := s.Status().Master; m != nil {
+			last = *m
+		}
+		for _, state := range states {
+			if fmt.Sprint(last.State) == state {
+				return true
+			}
+		}
+		return false
+	})
+	return last
+}
+
+func ourSlaveAhead(c *trial) {
+	short := filledByRocketMQ(c, 1, 1<<20)
+	long := copyStore(c, short)
+	ahead := open(c, engine.Options{Store: long})
+	newMixer(c, c.version).fill(ahead, 200_000)
+	ahead.close()
+	_, high := ends(c, long)
+	sum := checksum(c, long, 0, high)
+
+	m := c.version.master(c, short, "--role", "SYNC_MASTER", "--conf", "slaveTimeout=1000")
+	s := openSlave(c, m.address, engine.Options{Store: long})
+	stalled := refused(s, "stalled")
+	// The master grows past our end: its bytes there are not ours.
+	m.ask("phase size=1000,threads=1,outstanding=200,until="+fmt.Sprint(high+100_000), "phase")
+	diverged := refused(s, "diverged")
+	s.close()
+	m.kill()
+	if now := checksum(c, long, 0, high); now != sum || s.Status().MaxOffset != high {
+		c.Error("the slave's log was changed")
+	}
+	c.figure("stalled (%s), then diverged (%s); our log is unchanged", stalled.LastError, diverged.LastError)
+}
+
+func realSlaveAhead(c *trial) {
+	m := openMaster(c, engine.Options{Role: engine.SyncMaster, PlainHistory: engine.HistoryFirst, SlaveTimeout: time.Second})
+	s := c.version.slave(c, filepath.Join(c.TempDir(), "real"), m.address())
+	eventually(c, "the slave has reported", func() bool { return len(m.Status().Replicas) == 1 })
+	newMixer(c, c.version).fill(m, 1<<20)
+	m.close()
+	s.quit()
+	short := copyStore(c, m.store)
+	long := c.version.master(c, s.store)
+	long.mixed(c.version, 5, 1<<18)
+	long.quit()
+	_, high := ends(c, s.store)
+
+	m = openMaster(c, engine.Options{Store: short, Role: engine.SyncMaster, SlaveTimeout: time.Second})
+	c.version.slave(c, s.store, m.address())
+	eventually(c, "our master turns it away", func() bool { return len(m.log.lines("level=WARN", fmt.Sprint(high))) > 0 })
+	r, err := m.Put(context.Background(), &engine.Message{Topic: "t", Body: []byte("nobody has this")})
+	if err == nil || r.Status == engine.PutOK || len(m.Status().Replicas) != 0 {
+		c.Errorf("a put beside a slave that is ahead: %v, %v; replicas %v", r.Status, err, m.Status().Replicas)
+	}
+	c.figure("closed with its offset %d and our range in the log; nothing is acknowledged", high)
+}
+
+// otherHistory takes two logs of the same length that differ in one body near
+// the end: only the bytes that our slave asks for again can tell.
+func otherHistory(c *trial) {
+	store := filledByRocketMQ(c, 1, 1<<20)
+	other := copyStore(c, store)
+	_, high := ends(c, store)
+	lines := messages(c, haengine(c, "log", "dump", "--store", other, "--json"), 0)
+	l := open(c, engine.Options{Store: other})
+	last, err := l.Get(offsetOf(c, lines[len(lines)-1]))
+	if err != nil {
+		c.Fatal(err)
+	}
+	l.close()
+	// Another born time: nothing checks that field.
+	patch(c, other, last.PhysicalOffset+40, binary.BigEndian.AppendUint64(nil, uint64(last.BornTimestamp+1)))
+	sum := checksum(c, other, 0, high)
+
+	m := c.version.master(c, store)
+	s := openSlave(c, m.address, engine.Options{Store: other})
+	diverged := refused(s, "diverged")
+	m.mixed(c.version, 2, 1<<18)
+	s.close()
+	m.quit()
+	if end := s.Status().MaxOffset; end != high || checksum(c, other, 0, high) != sum {
+		c.Errorf("the slave's log was changed; it ends at %d, was %d", end, high)
+	}
+	c.figure("found: %s", diverged.LastError)
+}
+
+func offsetOf(c *trial, line string) int64 {
+	c.Helper()
+	_, rest, ok := strings.Cut(line, `"physicOffset":`)
+	var at int64
+	if _, err := fmt.Sscan(strings.SplitN(rest, ",", 2)[0], &at); err != nil || !ok {
+		c.Fatalf("no offset in %.100q", line)
+	}
+	return at
+}
+
+// patch changes bytes of a closed store's log.
+func patch(t testing.TB, store string, offset int64, b []byte) {
+	t.Helper()
+	base := offset - offset%segmentBytes
+	f, err := os.OpenFile(filepath.Join(store, "commitlog", fmt.Sprintf("%020d", base)), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(b, offset-base); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func otherSegmentSize(c *trial) {
+	m := c.version.master(c, filepath.Join(c.TempDir(), "real"))
+	end := m.mixed(c.version, 1, 3<<20).number("max_offset")
+	s := openSlave(c, m.address, engine.Options{SegmentBytes: 2 * segmentBytes})
+	// Frames end with the master's segments; so does what can be taken.
+	var said string
+	eventually(c, "the slave says what is wrong", func() bool {
+		st := s.Status()
+		said = st.Reason
+		if st.Master != nil && said == "" {
+			said = st.Master.LastError
+		}
+		return strings.Contains(said, "segment")
+	})
+	if got := s.Status().MaxOffset; got >= end {
+		c.Errorf("the slave took %d of %d bytes", got, end)
+	}
+	s.close()
+	m.quit()
+	c.figure("refused: %s", said)
+}
+
+// fillerCutOff gives our slave the filler that RocketMQ wrote last before it
+// died: its recovery forgets it, and writes other bytes there.
+func fillerCutOff(c *trial) {
+	store := filledByRocketMQ(c, 1, 1<<19)
+	_, high := ends(c, store)
+	border := high - high%segmentBytes + segmentBytes
+	patch(c, store, high, binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, uint32(border-high)), 0xCBD43194))
+	ours := copyStore(c, store)
+
+	m := c.version.master(c, store, "--role", "SYNC_MASTER", "--conf", "slaveTimeout=1000")
+	if end := m.ask("status", "status").number("max_offset"); end != high {
+		c.Fatalf("RocketMQ's recovery ends at %d, want %d: it keeps the filler", end, high)
+	}
+	s := openSlave(c, m.address, engine.Options{Store: ours})
+	if end := s.Status().MaxOffset; end != border {
+		c.Fatalf("our log ends at %d, want %d: with the filler", end, border)
+	}
+	stalled := refused(s, "stalled")
+	sum := checksum(c, ours, 0, border)
+	m.ask("phase size=1000,threads=1,outstanding=200,until="+fmt.Sprint(border+100_000), "phase")
+	diverged := refused(s, "diverged")
+	s.close()
+	m.kill()
+	if s.Status().MaxOffset != border || checksum(c, ours, 0, border) != sum {
+		c.Error("the slave's log was changed")
+	}
+	c.figure("stalled (%s), then diverged (%s)", stalled.LastError, diverged.LastError)
+}
+
+func largestFrames(c *trial) {
+	const segment = 16 << 20
+	m := openMaster(c, engine.Options{SegmentBytes: segment, FrameBytes: engine.FrameBytesMax, PlainHistory: engine.HistoryFirst})
+	body := make([]byte, 1<<20)
+	put := func(n int) {
+		for range n {
+			if _, err := m.Put(context.Background(), &engine.Message{Topic: "big", Body: body}); err != nil {
+				c.Fatal(err)
+			}
+		}
+	}
+	put(40)
+	s := c.version.slave(c, filepath.Join(c.TempDir(), "real"), m.address(), "--segment-bytes", fmt.Sprint(segment))
+	m.acked(1)
+	put(10)
+	m.acked(1)
+	end := m.Status().MaxOffset
+	if closed := s.quit(); closed.number("max_offset") != end {
+		c.Errorf("RocketMQ's slave ends at %d, we at %d", closed.number("max_offset"), end)
+	}
+	c.figure("frames of up to %d bytes, %d bytes taken", engine.FrameBytesMax+12, end)
+}
+
+func garbageBesideASlave(c *trial) {
+	m := openMaster(c, engine.Options{Role: engine.SyncMaster})
+	c.version.slave(c, filepath.Join(c.TempDir(), "real"), m.address())
+	eventually(c, "the slave has reported", func() bool { return len(m.Status().Replicas) == 1 })
+	x := newMixer(c, c.version)
+	for i, garbage := range []string{
+		"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "\x16\x03\x01\x02\x00\x01\x00\x01", "\x7f\xff\xff\xff\xff\xff\xff\xff", "\xff\xff\xff\xff\xff\xff\xff\xfb", "\x5a\x17\xc3\xe4\x99\xf0\x2b\x6d",
+	} {
+		conn := dial(c, m.address())
+		if _, err := conn.Write([]byte(garbage)); err != nil {
+			c.Fatal(err)
+		}
+		if n, _ := conn.Read(make([]byte, 1)); n != 0 {
+			c.Errorf("garbage %d was answered", i)
+		}
+		conn.Close()
+		x.fill(m, 50_000) // each put must return PUT_OK
+	}
+	if n := len(m.Status().Replicas); n != 1 {
+		c.Errorf("%d replicas, want RocketMQ's alone", n)
+	}
+	c.figure("closed unanswered; puts go on")
+}
