@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ var program string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	moreSideBySide()
 	dir, err := os.MkdirTemp("", "haengine-interop-")
 	if err == nil {
 		program = filepath.Join(dir, "haengine")
@@ -47,6 +49,16 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(code)
 	}))
+}
+
+// moreSideBySide has more cases run at once than there are processors, unless
+// -parallel was given: most of a case is waiting.
+func moreSideBySide() {
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", fmt.Sprint(2*runtime.NumCPU()))
+	}
 }
 
 // patience is how long a condition may take, far beyond what it needs.

@@ -63,6 +63,14 @@ func (r *relay) cut() {
 	}
 }
 
+// setTarget cuts, and carries what comes to another master.
+func (r *relay) setTarget(target string) {
+	r.mu.Lock()
+	r.target = target
+	r.mu.Unlock()
+	r.cut()
+}
+
 // setDown cuts, and refuses new connections until it is up again.
 func (r *relay) setDown(down bool) {
 	r.mu.Lock()
@@ -93,7 +101,10 @@ func (r *relay) carry(slave net.Conn) {
 	if r.link.from != "" {
 		dialer.LocalAddr = &net.TCPAddr{IP: net.ParseIP(r.link.from)}
 	}
-	master, err := dialer.Dial("tcp", r.target)
+	r.mu.Lock()
+	target := r.target
+	r.mu.Unlock()
+	master, err := dialer.Dial("tcp", target)
 	if err != nil {
 		return
 	}

@@ -11,7 +11,7 @@ import (
 func TestAStoreChangesHandsAndBack(t *testing.T) {
 	runChecks(t, "3. One store, taken over in turns", []check{
 		{name: "clean, three times", direction: bothWays, run: func(c *trial) { takeTurns(c, false) }},
-		{name: "killed while writing, three times", direction: bothWays, run: func(c *trial) { takeTurns(c, true) }},
+		{name: "killed while writing, three times", direction: bothWays, newest: true, run: func(c *trial) { takeTurns(c, true) }},
 	})
 }
 
@@ -84,6 +84,11 @@ func mustKeep(c *trial, store string, end int64, sum string) (int64, string) {
 		c.Fatalf("nothing was written: the log ends at %d", high)
 	}
 	theirs, ours := messages(c, c.version.output(c, "dump", "--store", store), 0), messages(c, haengine(c, "log", "dump", "--store", store, "--json"), 0)
+	// A record that a kill has torn: RocketMQ's decoder takes one whose rest is
+	// zeros for a message without a body. Its recovery does not, nor do we.
+	if n := len(theirs); n == len(ours)+1 && offsetOf(c, theirs[n-1]) == high {
+		theirs = theirs[:n-1]
+	}
 	if c.version == v5 {
 		mustAgree(c, theirs, ours)
 	} else if len(theirs) != len(ours) {
