@@ -6,17 +6,18 @@
 # Each side is two processes, a master with the load in it and a slave, on the
 # loopback interface with their stores on the same filesystem: same segment
 # size, same wire protocol, asynchronous flush. Both are new in each turn;
-# RocketMQ's is warmed up first. Before each turn dirty pages are written out
-# and WARM of memory is touched and given back: the first touch of a page that
-# a virtual machine's host has not given yet costs more than all that is
-# measured here, and whoever comes first would pay for it.
+# RocketMQ's is warmed up first. Before each turn dirty pages are written out.
+# In a virtual machine that reports its free memory to the host (free page
+# reporting) the first touch of each page costs more than all that is measured
+# here, and the reporting itself stops the processors for tens of milliseconds:
+# each turn begins when all that the one before left is reported, so that both
+# sides find no memory in hand.
 #
 # Prints one JSON line for each figure and metric, then a table. Exit 1 if a
 # median of haengine's is worse than RocketMQ's.
 #
 #   ROUNDS=3          turns of each side
 #   DURATION=5        seconds of a turn
-#   WARM=8G           memory touched before each turn; 0: none
 #   WARMUP=8          seconds of load before each of RocketMQ's turns
 #   OUT=DIR           results.jsonl, table.md and turns.jsonl (default: a new temporary directory)
 #   SCRATCH=DIR       where the stores go: a real disk, 12 GB (default: a new temporary directory)
@@ -28,7 +29,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly rounds=${ROUNDS:-3} seconds=${DURATION:-5} warm=${WARM:-8G} warmup=${WARMUP:-8} port=${HA_PORT:-21112}
+readonly rounds=${ROUNDS:-3} seconds=${DURATION:-5} warmup=${WARMUP:-8} port=${HA_PORT:-21112}
 readonly size=1024 segment=$((256 << 20)) catchup_bytes=$((1 << 30))
 work=${SCRATCH:-}
 if [[ -n $work ]]; then mkdir -p "$work" && work=$(mktemp -d "$work/compare-XXXXXX"); else work=$(mktemp -d); fi
@@ -118,8 +119,15 @@ cpu_seconds() { # PID...: used so far, both user and system
 }
 
 settle() {
+	local reported=/sys/module/page_reporting/parameters/reported_kib before=-1 now quiet=0 i
 	sync -f "$work"
-	[[ $warm == 0 ]] || { truncate -s "$warm" "$work/warm" && cat "$work/warm" >/dev/null && rm "$work/warm"; }
+	[[ -r $reported ]] || return 0
+	for ((i = 0; i < 120 && quiet < 6; i++)); do
+		now=$(<"$reported")
+		if [[ $now == "$before" ]]; then quiet=$((quiet + 1)); else quiet=0; fi
+		before=$now
+		sleep 0.5
+	done
 }
 
 # turn FIGURE SIDE: keeps a turn's result, a JSON object on standard input.
