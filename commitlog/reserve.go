@@ -78,21 +78,29 @@ func (l *Log) Reserve() ([]byte, error) {
 // the dispatcher's to check: bytes that are no record stop it, and make the log
 // read-only. An error is why the log takes no more bytes.
 func (l *Log) Publish(n int) error {
+	end, err := l.publish(n)
+	if err != nil {
+		return err
+	}
+	l.dispatcher.wake()
+	l.window.grown(end)
+	return nil
+}
+
+func (l *Log) publish(n int) (end int64, err error) {
 	l.append.Lock()
 	defer l.append.Unlock()
 	if err := l.Writable(); err != nil {
-		return err
+		return 0, err
 	}
 	a := &l.append
 	if a.tail == nil || n < 0 || int64(n) > a.tail.end()-a.end {
 		invariant.Check(false, "more was published than reserved")
-		return fmt.Errorf("publish %d bytes at offset %d: %w: not reserved", n, a.end, ErrOutOfRange)
+		return 0, fmt.Errorf("publish %d bytes at offset %d: %w: not reserved", n, a.end, ErrOutOfRange)
 	}
 	a.end += int64(n)
 	l.end.Store(a.end)
-	l.dispatcher.wake()
-	l.window.grown(a.end)
-	return nil
+	return a.end, nil
 }
 
 // Discard zeroes the first n reserved bytes: they were received and are not

@@ -132,6 +132,7 @@ func (l *Log) cutLocked(to, end int64) error {
 	if err := l.replaceList(old, files, to); err != nil {
 		return err
 	}
+	l.window.cut(to) // of the new file no page is present
 	l.dispatcher.restart(min(l.dispatcher.Offset(), to))
 	if err := l.queues.truncate(to); err != nil {
 		return err

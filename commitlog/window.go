@@ -13,14 +13,15 @@ import (
 // Not on the roller's goroutine: that one waits for the disk while it makes a
 // segment, and the log goes through a window meanwhile.
 type window struct {
-	log    *Log
-	bytes  int64         // Options.PopulateBytes
-	to     atomic.Int64  // pages below are present
-	washed atomic.Bool   // they were written to the disk; see synced
-	behind atomic.Bool   // a caller of grown is at work
-	kick   chan struct{} // capacity 1
-	quit   chan struct{}
-	done   chan struct{}
+	log     *Log
+	bytes   int64         // Options.PopulateBytes
+	to      atomic.Int64  // pages below are present
+	washed  atomic.Bool   // they were written to the disk; see synced
+	starved atomic.Bool   // the next segment is not there yet
+	helped  atomic.Bool   // a caller of grown is at work
+	kick    chan struct{} // capacity 1
+	quit    chan struct{}
+	done    chan struct{}
 }
 
 func newWindow(l *Log) *window {
@@ -31,7 +32,10 @@ func newWindow(l *Log) *window {
 	return w
 }
 
-func (w *window) start() { go w.run() }
+func (w *window) start() {
+	w.wake()
+	go w.run()
+}
 
 func (w *window) stop() {
 	close(w.quit)
@@ -56,18 +60,21 @@ func (w *window) run() {
 // fault for each.
 func (w *window) grown(end int64) {
 	left := w.to.Load() - end
-	if left >= w.bytes/2 {
+	if left >= w.bytes/2 || w.starved.Load() {
 		return
 	}
-	w.wake()
-	if left < min(populateStep, w.bytes)/2 && w.behind.CompareAndSwap(false, true) {
+	signal(w.kick)
+	if left < min(populateStep, w.bytes)/2 && w.helped.CompareAndSwap(false, true) {
 		w.step(end)
-		w.behind.Store(false)
+		w.helped.Store(false)
 	}
 }
 
-// wake makes the goroutine look for work. Any goroutine, no allocation.
-func (w *window) wake() { signal(w.kick) }
+// wake tells that there may be a segment to go on in.
+func (w *window) wake() {
+	w.starved.Store(false)
+	signal(w.kick)
+}
 
 // synced tells that an fdatasync wrote so many bytes of the log, and with them
 // the window's pages, which it has write-protected: each would fault again. They
@@ -76,12 +83,20 @@ func (w *window) wake() { signal(w.kick) }
 func (w *window) synced(bytes int64) {
 	if w.bytes > 0 && bytes >= w.bytes/4 {
 		w.washed.Store(true)
-		w.wake()
+		signal(w.kick)
 	}
 }
 
-// cut tells that the log was truncated.
-func (w *window) cut(to int64) { w.to.Store(min(w.to.Load(), to)) }
+// cut tells that the log was truncated, or that a segment was replaced.
+func (w *window) cut(to int64) {
+	if w.bytes == 0 {
+		return
+	}
+	for old := w.to.Load(); to < old && !w.to.CompareAndSwap(old, to); old = w.to.Load() {
+		continue
+	}
+	w.wake()
+}
 
 // populateStep is how much is made present in one system call: the goroutine
 // holds a processor that long.
@@ -90,7 +105,15 @@ const populateStep = 256 << 10
 func (w *window) populate() {
 	l := w.log
 	if w.washed.Swap(false) {
-		w.cut(l.end.Load()) // pages that are writable cost only the look
+		// Up to where the window was: appends go by that meanwhile.
+		for at := l.end.Load(); ; runtime.Gosched() {
+			at = max(at, l.end.Load())
+			next := w.populateFrom(at, min(at+populateStep, w.to.Load()))
+			if next <= at {
+				break
+			}
+			at = next
+		}
 	}
 	for w.step(l.end.Load()) {
 		runtime.Gosched()
@@ -101,17 +124,22 @@ func (w *window) populate() {
 func (w *window) step(end int64) bool {
 	old := w.to.Load()
 	from := max(old, end)
-	to := w.populateFrom(from, min(from+populateStep, end+w.bytes))
+	to := min(from+populateStep, end+w.bytes)
 	if to <= from {
 		return false
 	}
-	w.to.CompareAndSwap(old, to) // somebody else was here, or a truncation
+	reached := w.populateFrom(from, to)
+	if reached <= from {
+		w.starved.Store(true) // until the roller has made the next segment
+		return false
+	}
+	w.to.CompareAndSwap(old, reached) // somebody else may have been here
 	return true
 }
 
 // populateFrom makes pages from an offset present, up to the offset that it
-// returns: none if their segment is not there, or if populating fails, in which
-// case the write itself will fault, and be guarded.
+// returns: none if their segment is not there. That populating fails, on an old
+// kernel or a full disk, is left to the write, which then faults and is guarded.
 func (w *window) populateFrom(from, to int64) int64 {
 	s := w.log.list.Load().last()
 	if s == nil || from >= s.end() {
@@ -121,10 +149,9 @@ func (w *window) populateFrom(from, to int64) int64 {
 		return from
 	}
 	defer s.release()
-	f := s.opened.Load()
 	to = min(to, s.end())
-	if f == nil || !f.writable || f.file.Populate(from-s.base, to-from) != nil {
-		return from
+	if f := s.opened.Load(); f != nil && f.writable {
+		_ = f.file.Populate(from-s.base, to-from)
 	}
 	return to
 }

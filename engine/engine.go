@@ -154,6 +154,7 @@ func (e *Engine) shutdown(ctx context.Context) error {
 	close(e.stopping)
 	e.events.send(Event{Kind: StateChanged, State: StateStopping})
 	e.settlePuts(ctx)
+	e.wakeSenders(true) // what they rest on goes out before the loops end
 	if s := e.slave.Load(); s != nil {
 		s.stop()
 	}

@@ -164,8 +164,8 @@ func (m *master) warnOfLongTopics(replicas []*replica) {
 		return
 	}
 	m.warned = true
-	m.e.opts.Logger.Warn("the log has V2 records, of topics longer than 127 bytes: a replica that is RocketMQ 4.x copies them, and stops reading at the first",
-		"topic", topic, "replica", replicas[0].address.String())
+	m.e.opts.Logger.Warn("the log has a topic longer than 127 bytes, whose records are V2: a replica that is RocketMQ 4.x copies them, and stops reading at the first",
+		"topic", topic)
 }
 
 // keep tells retention the lowest offset that a replica still needs.
@@ -212,6 +212,10 @@ func (h *host) detach(r *replica) {
 	h.replicas[r.index].index = r.index
 	h.replicas[last] = nil
 	h.replicas = h.replicas[:last]
+	if last == 0 {
+		h.pause.Stop()
+		h.resting.Store(false)
+	}
 	h.m.countConnection(h, -1)
 }
 
@@ -226,7 +230,7 @@ func (h *host) sendAll() {
 			r.send(now)
 		}
 	}
-	if !h.m.e.rings.replicaAwaited() {
+	if len(h.replicas) > 0 && !h.m.e.rings.replicaAwaited() {
 		h.resting.Store(true)
 		h.pause.ResetAt(now + sendPause)
 	}

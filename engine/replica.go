@@ -85,7 +85,11 @@ func (r *replica) Readable(c *reactor.Conn) {
 			break
 		}
 	}
-	if r.reported(now) && !r.blocked && !r.mayRest() {
+	switch {
+	case !r.reported(now) || r.blocked:
+	case r.mayRest():
+		r.rearm() // a first report begins the heartbeats
+	default:
 		r.send(now)
 	}
 }

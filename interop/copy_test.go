@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,6 +131,7 @@ func TestRocketMQsSlaveIsACopyOfOurMaster(t *testing.T) {
 		{name: "everything to an empty slave with plain history first", direction: oursToReal, run: everythingToRocketMQ},
 		{name: "the last segment to an empty slave", direction: oursToReal, run: lastSegmentToRocketMQ},
 		{name: "synchronous puts complete on its reports", direction: oursToReal, run: putsOnRocketMQsReports},
+		{name: "records at the limits are read by RocketMQ", direction: oursToReal, run: recordsAtTheLimits},
 		{name: "records that 4.9 cannot read are warned of once", direction: oursToReal, versions: []version{v4}, run: warnedOfV2},
 	})
 }
@@ -190,6 +192,52 @@ func putsOnRocketMQsReports(c *trial) {
 	m.close()
 	slices.Sort(took)
 	c.figure("%d messages equal; p50 %.0f µs, p99 %.0f µs", c.version.mustMatch(c, s.store, m.store), took[len(took)/2], took[len(took)*99/100])
+}
+
+// recordsAtTheLimits puts what is just allowed and what is just too much.
+func recordsAtTheLimits(c *trial) {
+	m := openMaster(c, engine.Options{SegmentBytes: 16 << 20, PlainHistory: engine.HistoryFirst})
+	properties := func(n int) string { return property("K", strings.Repeat("v", n-3)) }
+	topic := func(n int) string { return strings.Repeat("t", n) }
+	kept := 0
+	for _, l := range []struct {
+		what string
+		m    engine.Message
+		ok   bool
+	}{
+		{"properties of 32766 bytes", engine.Message{Topic: "t", Properties: properties(32766)}, true},
+		{"properties of 32767 bytes", engine.Message{Topic: "t", Properties: properties(32767)}, true},
+		{"properties of 32768 bytes", engine.Message{Topic: "t", Properties: properties(32768)}, false},
+		{"properties of 65535 bytes", engine.Message{Topic: "t", Properties: properties(65535)}, false},
+		{"properties of 65536 bytes", engine.Message{Topic: "t", Properties: properties(65536)}, false},
+		{"a topic of 127 bytes", engine.Message{Topic: topic(127)}, true},
+		{"a topic of 128 bytes", engine.Message{Topic: topic(128)}, false},
+		{"a body of 4 MiB", engine.Message{Topic: "t", Body: make([]byte, 4<<20)}, true},
+		{"a body of 4 MiB and a byte", engine.Message{Topic: "t", Body: make([]byte, 4<<20+1)}, false},
+	} {
+		for _, batch := range []bool{false, true} {
+			end := m.Status().MaxOffset
+			var err error
+			if batch {
+				_, err = m.PutBatch(context.Background(), []*engine.Message{&l.m})
+			} else {
+				_, err = m.Put(context.Background(), &l.m)
+			}
+			if grown := m.Status().MaxOffset > end; grown != l.ok || (err == nil) != l.ok {
+				c.Errorf("%s, batch %v: %v, appended %v", l.what, batch, err, grown)
+			}
+			if l.ok {
+				kept++
+			}
+		}
+	}
+	m.close()
+	theirs := messages(c, c.version.output(c, "dump", "--store", m.store), 0)
+	if len(theirs) != kept {
+		c.Fatalf("RocketMQ reads %d of %d messages", len(theirs), kept)
+	}
+	mustAgree(c, theirs, messages(c, haengine(c, "log", "dump", "--store", m.store, "--json"), 0))
+	c.figure("%d messages read as we do", kept)
 }
 
 func warnedOfV2(c *trial) {
