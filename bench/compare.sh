@@ -121,13 +121,14 @@ cpu_seconds() { # PID...: used so far, both user and system
 settle() {
 	local reported=/sys/module/page_reporting/parameters/reported_kib before=-1 now quiet=0 i
 	sync -f "$work"
-	[[ -r $reported ]] || return 0
+	[[ -r $reported ]] || return 0 # memory stays with the guest, or nobody can tell
 	for ((i = 0; i < 120 && quiet < 6; i++)); do
 		now=$(<"$reported")
 		if [[ $now == "$before" ]]; then quiet=$((quiet + 1)); else quiet=0; fi
 		before=$now
 		sleep 0.5
 	done
+	((quiet >= 6)) || say '  memory is still being reported to the host after a minute: what follows may be slower than it is'
 }
 
 # turn FIGURE SIDE: keeps a turn's result, a JSON object on standard input.

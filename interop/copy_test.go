@@ -18,6 +18,12 @@ func TestOurSlaveIsACopyOfRocketMQsMaster(t *testing.T) {
 		{name: "a store that RocketMQ's slave wrote is continued", direction: realToOurs, run: slaveStoreContinued},
 		{name: "an empty slave of an empty master", direction: realToOurs, run: emptySlaveOfRocketMQ},
 		{name: "synchronous puts complete on our acknowledgements", direction: realToOurs, run: putsOnOurReports},
+	})
+}
+
+// Alone, before the cases that run side by side.
+func TestRocketMQsPutsWaitNoLongerForOurSlaveThanForItsOwn(t *testing.T) {
+	runAlone(t, "1. RocketMQ's master, our slave", []check{
 		{name: "latency of synchronous puts", direction: realToOurs, full: true, run: latencyOfRocketMQsPuts},
 	})
 }
@@ -64,7 +70,7 @@ func slaveStoreContinued(c *trial) {
 	s.has(end)
 	s.close()
 	m.quit()
-	n := c.version.mustMatch(c, m.store, s.store)
+	n := c.version.mustMatchFrom(c, low, m.store, s.store)
 	c.figure("RocketMQ copied %d to %d, we %d to %d; %d messages equal", low, before, before, end, n)
 }
 
@@ -116,7 +122,7 @@ func latencyOfRocketMQsPuts(c *trial) {
 	}
 	m.quit()
 	c.figure("p50 %.0f µs with our slave, %.0f µs with RocketMQ's; p99 %.0f and %.0f µs; medians of 3", median(p50[0]), median(p50[1]), median(p99[0]), median(p99[1]))
-	if median(p50[0]) > median(p50[1]) {
+	if median(p50[0]) > 1.1*median(p50[1]) {
 		c.Errorf("RocketMQ's puts take %.0f µs with our slave and %.0f µs with its own", median(p50[0]), median(p50[1]))
 	}
 }
@@ -149,6 +155,9 @@ func everythingToRocketMQ(c *trial) {
 	m.close()
 	n := c.version.mustMatch(c, s.store, m.store)
 	served := c.version.mustServe(c, s.store)
+	if want := serveByQueue(c, m.store); served != want {
+		c.Errorf("RocketMQ serves %d messages by queue, we %d", served, want)
+	}
 	c.version.mustMatch(c, s.store, m.store) // after its own recovery
 	c.figure("%d messages, %d bytes equal, also after its recovery; %d served by queue", n, end, served)
 }
@@ -167,7 +176,7 @@ func lastSegmentToRocketMQ(c *trial) {
 	if low != 2*segmentBytes {
 		c.Errorf("its copy begins at %d, the last segment did at %d", low, 2*segmentBytes)
 	}
-	c.figure("%d messages from offset %d to %d equal", c.version.mustMatch(c, s.store, m.store), low, high)
+	c.figure("%d messages from offset %d to %d equal", c.version.mustMatchFrom(c, low, s.store, m.store), low, high)
 }
 
 func putsOnRocketMQsReports(c *trial) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -269,15 +270,19 @@ func (v version) output(t testing.TB, args ...string) []byte {
 	return out
 }
 
-// freePort finds a TCP port that nobody listens on.
+// freePort finds a TCP port that nobody listens on, below those that the kernel
+// gives to outgoing connections: it stays free while its node is down.
 func freePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		port := 20000 + rand.IntN(10000)
+		if l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port)); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no free port between 20000 and 30000")
+	return 0
 }
 
 const segmentBytes = 1 << 20

@@ -19,7 +19,8 @@ func TestBothSidesBearKillsCutsAndBadLinks(t *testing.T) {
 		{name: "connections cut and streams in pieces, our slave", direction: realToOurs, newest: true, run: ourSlaveCut},
 		{name: "connections cut and streams in pieces, RocketMQ's slave", direction: oursToReal, newest: true, run: realSlaveCut},
 		{name: "a slow link to our slave", direction: realToOurs, newest: true, run: ourSlaveSlow},
-		{name: "a slow link to RocketMQ's slave, and pacing", direction: oursToReal, newest: true, run: realSlaveSlow},
+		{name: "a slow link to RocketMQ's slave", direction: oursToReal, newest: true, run: realSlaveSlow},
+		{name: "RocketMQ's slave at our pace", direction: oursToReal, newest: true, run: realSlavePaced},
 		{name: "90 s of heartbeats in all four pairings", direction: bothWays, newest: true, run: idlePairs},
 	})
 }
@@ -29,14 +30,15 @@ func ourSlaveKilled(c *trial) {
 	m.mixed(c.version, 1, 1<<20)
 	store := filepath.Join(c.TempDir(), "ours")
 	const kills = 5
-	m.order("phase size=1000,threads=1,seconds=6")
 	for range kills {
 		s := serve(c, store, "--role", "SLAVE", "--master", m.address)
 		_, before := ends(c, store)
+		m.order("phase size=1000,threads=1,seconds=1")
 		eventually(c, "the slave goes on", func() bool { _, high := ends(c, store); return high > before })
 		s.kill()
+		m.await("phase")
 	}
-	end := m.await("phase").number("max_offset")
+	end := m.ask("status", "status").number("max_offset")
 	s := openSlave(c, m.address, engine.Options{Store: store})
 	s.has(end)
 	s.close()
@@ -69,7 +71,7 @@ func realMasterKilled(c *trial) {
 	s := openSlave(c, m.address, engine.Options{})
 	const kills = 3
 	for i := range kills {
-		m.mixed(c.version, uint64(i), 1<<20)
+		s.has(m.mixed(c.version, uint64(i), 1<<20).number("max_offset"))
 		m.order("phase size=1000,threads=1,seconds=60")
 		before := s.Status().MaxOffset
 		eventually(c, "the slave follows", func() bool { return s.Status().MaxOffset > before+(1<<19) })
@@ -112,15 +114,15 @@ func ourSlaveCut(c *trial) {
 	r := newRelay(c, m.address, link{pieces: pieces, seed: x.draw.Uint64()})
 	s := openSlave(c, r.addr, engine.Options{})
 	const cuts = 20
-	m.order("phase size=300,threads=1,seconds=8")
 	for range cuts {
-		before, n := s.Status().MaxOffset, r.accepted.Load()
-		eventually(c, "the slave goes on", func() bool { return s.Status().MaxOffset > before+int64(x.draw.IntN(5000)) })
+		before, n, some := s.Status().MaxOffset, r.accepted.Load(), int64(x.draw.IntN(5000))
+		m.order("phase size=300,threads=1,count=100")
+		eventually(c, "the slave goes on", func() bool { return s.Status().MaxOffset > before+some })
 		r.cut()
 		eventually(c, "the slave is back", func() bool { return r.accepted.Load() > n })
+		m.await("phase")
 	}
-	end := m.await("phase").number("max_offset")
-	s.has(end)
+	s.has(m.ask("status", "status").number("max_offset"))
 	m.inSync()
 	s.close()
 	m.quit()
@@ -169,20 +171,39 @@ func realSlaveSlow(c *trial) {
 	x := newMixer(c, c.version)
 	x.fill(m, 4<<20)
 	r := newRelay(c, m.address(), link{bytesPerSec: slow})
+	begun := time.Now()
 	s := c.version.slave(c, filepath.Join(c.TempDir(), "real"), r.addr)
-	m.acked(1)
-	m.SetTransferRate(slow)
-	before, begun := m.Status().MaxOffset, time.Now()
-	r.link.bytesPerSec = 0 // of connections to come; this one stays slow
-	x.fill(m, 2<<20)
 	m.acked(1)
 	took := time.Since(begun)
 	if n := r.accepted.Load(); n != 1 {
 		c.Errorf("%d connections, want one", n)
 	}
 	s.quit()
+	c.version.mustMatch(c, s.store, m.store)
+	c.figure("%.1f MiB in %.1f s at 1 MiB/s", float64(m.Status().MaxOffset)/(1<<20), took.Seconds())
 	m.close()
-	c.figure("%d messages equal; paced at 1 MiB/s %.1f MiB took %.1f s", c.version.mustMatch(c, s.store, m.store), float64(m.Status().MaxOffset-before)/(1<<20), took.Seconds())
+}
+
+func realSlavePaced(c *trial) {
+	m := openMaster(c, engine.Options{PlainHistory: engine.HistoryFirst})
+	x := newMixer(c, c.version)
+	s := c.version.slave(c, filepath.Join(c.TempDir(), "real"), m.address())
+	eventually(c, "the slave has reported", func() bool { return len(m.Status().Replicas) == 1 })
+	fill := func() time.Duration {
+		begun := time.Now()
+		x.fill(m, 3<<20)
+		m.acked(1)
+		return time.Since(begun)
+	}
+	free := fill()
+	m.SetTransferRate(slow)
+	paced := fill()
+	if paced < 2400*time.Millisecond || paced < 2*free {
+		c.Errorf("3 MiB took %v without a pace, and %v at 1 MiB/s", free, paced)
+	}
+	s.quit()
+	m.close()
+	c.figure("%d messages equal; 3 MiB in %.1f s, at 1 MiB/s in %.1f s", c.version.mustMatch(c, s.store, m.store), free.Seconds(), paced.Seconds())
 }
 
 // idlePairs leaves each of our and RocketMQ's masters alone with each of our

@@ -16,6 +16,7 @@ type link struct {
 	bytesPerSec int    // towards the slave; 0: no limit
 	pieces      int    // bytes pass in pieces of 1 to so many; 0: as they come
 	seed        uint64
+	sent        func([]byte) // sees what goes to the slave; of one connection at a time
 }
 
 // relay stands between a slave, which dials it, and a master.
@@ -114,13 +115,13 @@ func (r *relay) carry(slave net.Conn) {
 	}
 	n := r.accepted.Add(1)
 	var both sync.WaitGroup
-	pass := func(to, from net.Conn, rate int, seed uint64) {
-		r.pass(to, from, rate, rand.New(rand.NewPCG(seed, uint64(n))))
+	pass := func(to, from net.Conn, rate int, watch func([]byte), seed uint64) {
+		r.pass(to, from, rate, watch, rand.New(rand.NewPCG(seed, uint64(n))))
 		to.Close() // the other direction ends, too
 		from.Close()
 	}
-	both.Go(func() { pass(master, slave, 0, r.link.seed) })
-	both.Go(func() { pass(slave, master, r.link.bytesPerSec, r.link.seed+1) })
+	both.Go(func() { pass(master, slave, 0, nil, r.link.seed) })
+	both.Go(func() { pass(slave, master, r.link.bytesPerSec, r.link.sent, r.link.seed+1) })
 	both.Wait()
 }
 
@@ -131,7 +132,7 @@ func (r *relay) drop(c net.Conn) {
 	r.mu.Unlock()
 }
 
-func (r *relay) pass(to io.Writer, from io.Reader, rate int, draw *rand.Rand) {
+func (r *relay) pass(to io.Writer, from io.Reader, rate int, watch func([]byte), draw *rand.Rand) {
 	buf := make([]byte, 32<<10)
 	if rate > 0 {
 		buf = buf[:max(min(len(buf), rate/50), 1)]
@@ -139,6 +140,9 @@ func (r *relay) pass(to io.Writer, from io.Reader, rate int, draw *rand.Rand) {
 	begun, passed := time.Now(), 0
 	for {
 		n, err := from.Read(buf)
+		if watch != nil {
+			watch(buf[:n])
+		}
 		for b := buf[:n]; len(b) > 0; {
 			piece := len(b)
 			if r.link.pieces > 0 {

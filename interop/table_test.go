@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -65,6 +66,16 @@ const (
 func runChecks(t *testing.T, group string, checks []check) {
 	needRocketMQ(t)
 	t.Parallel()
+	run(t, group, checks, true)
+}
+
+// runAlone runs cases one after the other, and nothing beside them.
+func runAlone(t *testing.T, group string, checks []check) {
+	needRocketMQ(t)
+	run(t, group, checks, false)
+}
+
+func run(t *testing.T, group string, checks []check, parallel bool) {
 	for i, c := range checks {
 		versions := c.versions
 		if versions == nil {
@@ -77,7 +88,9 @@ func runChecks(t *testing.T, group string, checks []check) {
 				if !*fullFlag && (c.full || c.newest && v != v5) {
 					t.Skip("make interop-full runs it")
 				}
-				t.Parallel()
+				if parallel {
+					t.Parallel()
+				}
 				begun := time.Now()
 				t.Cleanup(func() {
 					r.took, r.outcome = time.Since(begun), "passed"
@@ -132,7 +145,14 @@ func (t *table) write(page string) error {
 	if !ok || !ends {
 		return fmt.Errorf("%s has no place for the table: %q and %q are missing", page, tableBegin, tableEnd)
 	}
-	slices.SortStableFunc(t.rows, func(a, b *row) int { return strings.Compare(a.group, b.group) })
+	for _, r := range t.rows {
+		if strings.Contains(r.outcome, "failed") {
+			return fmt.Errorf("%s is left as it was: %q failed", page, r.name)
+		}
+	}
+	slices.SortStableFunc(t.rows, func(a, b *row) int {
+		return cmp.Or(strings.Compare(a.group, b.group), cmp.Compare(a.place, b.place))
+	})
 	var s strings.Builder
 	group := ""
 	for _, r := range t.rows {

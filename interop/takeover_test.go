@@ -10,6 +10,17 @@ import (
 
 func TestAStoreChangesHandsAndBack(t *testing.T) {
 	runChecks(t, "3. One store, taken over in turns", []check{
+		{name: "our store read by queue", direction: oursToReal, run: func(c *trial) {
+			m := openMaster(c, engine.Options{})
+			x := newMixer(c, c.version)
+			x.fill(m, 4<<20)
+			m.close()
+			want := serveByQueue(c, m.store)
+			if got := c.version.mustServe(c, m.store); got != want {
+				c.Errorf("RocketMQ serves %d messages, want %d", got, want)
+			}
+			c.figure("%d messages served by queue", want)
+		}},
 		{name: "clean, three times", direction: bothWays, run: func(c *trial) { takeTurns(c, false) }},
 		{name: "killed while writing, three times", direction: bothWays, newest: true, run: func(c *trial) { takeTurns(c, true) }},
 	})
@@ -24,12 +35,12 @@ func takeTurns(c *trial, killed bool) {
 	var sum string
 	for turn := range 3 {
 		writeOurs(c, x, store, killed)
-		end, sum = mustKeep(c, store, end, sum)
+		end, sum = mustKeep(c, store, end, sum, true)
 		writeTheirs(c, store, end, uint64(turn), killed)
-		end, sum = mustKeep(c, store, end, sum)
+		end, sum = mustKeep(c, store, end, sum, true)
 	}
 	served := c.version.mustServe(c, store)
-	end, _ = mustKeep(c, store, end, sum)
+	mustKeep(c, store, end, sum, false)
 	if queued := serveByQueue(c, store); queued != served {
 		c.Errorf("we serve %d messages by queue, RocketMQ %d", queued, served)
 	}
@@ -71,8 +82,9 @@ func writeTheirs(c *trial, store string, end int64, seed uint64, killed bool) {
 }
 
 // mustKeep wants a store to hold what it held, and RocketMQ and our decoder to
-// find the same messages in it. It returns its end and checksum.
-func mustKeep(c *trial, store string, end int64, sum string) (int64, string) {
+// find the same messages in it, and more bytes than before if it was written. It
+// returns its end and checksum.
+func mustKeep(c *trial, store string, end int64, sum string, written bool) (int64, string) {
 	c.Helper()
 	if end > 0 {
 		if now := checksum(c, store, 0, end); now != sum {
@@ -80,13 +92,14 @@ func mustKeep(c *trial, store string, end int64, sum string) (int64, string) {
 		}
 	}
 	_, high := ends(c, store)
-	if high <= end && end > 0 && sum == "" {
-		c.Fatalf("nothing was written: the log ends at %d", high)
+	if grown := high > end; grown != written {
+		c.Fatalf("the log ended at %d and ends at %d", end, high)
 	}
 	theirs, ours := messages(c, c.version.output(c, "dump", "--store", store), 0), messages(c, haengine(c, "log", "dump", "--store", store, "--json"), 0)
 	// A record that a kill has torn: RocketMQ's decoder takes one whose rest is
-	// zeros for a message without a body. Its recovery does not, nor do we.
-	if n := len(theirs); n == len(ours)+1 && offsetOf(c, theirs[n-1]) == high {
+	// zeros for a message without a body. Its recovery does not, nor do we: the
+	// next turn compares the two.
+	if n := len(theirs); n == len(ours)+1 && written {
 		theirs = theirs[:n-1]
 	}
 	if c.version == v5 {
@@ -125,20 +138,4 @@ func serveByQueue(c *trial, store string) (count int64) {
 		}
 	}
 	return count
-}
-
-func TestOurStoreIsServedByRocketMQ(t *testing.T) {
-	runChecks(t, "3. One store, taken over in turns", []check{
-		{name: "our store read by queue", direction: oursToReal, run: func(c *trial) {
-			m := openMaster(c, engine.Options{})
-			x := newMixer(c, c.version)
-			x.fill(m, 4<<20)
-			m.close()
-			want := serveByQueue(c, m.store)
-			if got := c.version.mustServe(c, m.store); got != want {
-				c.Errorf("RocketMQ serves %d messages, want %d", got, want)
-			}
-			c.figure("%d messages served by queue", want)
-		}},
-	})
 }
