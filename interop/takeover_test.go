@@ -35,12 +35,12 @@ func takeTurns(c *trial, killed bool) {
 	var sum string
 	for turn := range 3 {
 		writeOurs(c, x, store, killed)
-		end, sum = mustKeep(c, store, end, sum, true)
+		end, sum = mustKeep(c, store, end, sum, true, killed)
 		writeTheirs(c, store, end, uint64(turn), killed)
-		end, sum = mustKeep(c, store, end, sum, true)
+		end, sum = mustKeep(c, store, end, sum, true, killed)
 	}
 	served := c.version.mustServe(c, store)
-	mustKeep(c, store, end, sum, false)
+	mustKeep(c, store, end, sum, false, killed)
 	if queued := serveByQueue(c, store); queued != served {
 		c.Errorf("we serve %d messages by queue, RocketMQ %d", queued, served)
 	}
@@ -84,7 +84,7 @@ func writeTheirs(c *trial, store string, end int64, seed uint64, killed bool) {
 // mustKeep wants a store to hold what it held, and RocketMQ and our decoder to
 // find the same messages in it, and more bytes than before if it was written. It
 // returns its end and checksum.
-func mustKeep(c *trial, store string, end int64, sum string, written bool) (int64, string) {
+func mustKeep(c *trial, store string, end int64, sum string, written, killed bool) (int64, string) {
 	c.Helper()
 	if end > 0 {
 		if now := checksum(c, store, 0, end); now != sum {
@@ -99,7 +99,7 @@ func mustKeep(c *trial, store string, end int64, sum string, written bool) (int6
 	// A record that a kill has torn: RocketMQ's decoder takes one whose rest is
 	// zeros for a message without a body. Its recovery does not, nor do we: the
 	// next turn compares the two.
-	if n := len(theirs); n == len(ours)+1 && written {
+	if n := len(theirs); n == len(ours)+1 && killed {
 		theirs = theirs[:n-1]
 	}
 	if c.version == v5 {
