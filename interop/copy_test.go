@@ -61,12 +61,12 @@ func emptySlaveOfRocketMQ(c *trial) {
 func slaveStoreContinued(c *trial) {
 	m := c.version.master(c, filepath.Join(c.TempDir(), "real"))
 	m.mixed(c.version, 4, 2<<20)
-	real := c.version.slave(c, filepath.Join(c.TempDir(), "copy"), m.address)
+	theirs := c.version.slave(c, filepath.Join(c.TempDir(), "copy"), m.address)
 	m.inSync()
-	real.quit()
-	low, before := ends(c, real.store)
+	theirs.quit()
+	low, before := ends(c, theirs.store)
 	end := m.mixed(c.version, 5, 3<<20).number("max_offset")
-	s := openSlave(c, m.address, engine.Options{Store: real.store})
+	s := openSlave(c, m.address, engine.Options{Store: theirs.store})
 	s.has(end)
 	s.close()
 	m.quit()
@@ -106,7 +106,7 @@ func latencyOfRocketMQsPuts(c *trial) {
 	stores := [2]string{filepath.Join(c.TempDir(), "ours"), filepath.Join(c.TempDir(), "copy")}
 	for turn := range 6 {
 		side := (turn + turn/2) % 2 // neither is always the first
-		stop := func() {}
+		var stop func()
 		if side == 0 {
 			stop = openSlave(c, m.address, engine.Options{Store: stores[0], SegmentBytes: 64 << 20}).close
 		} else {

@@ -22,7 +22,7 @@ func TestBothKindsOfSlavesInOneGroup(t *testing.T) {
 func ourMasterOfBoth(c *trial) {
 	m := openMaster(c, engine.Options{Role: engine.SyncMaster, InSyncReplicas: 3, SlaveTimeout: 2 * time.Second, PlainHistory: engine.HistoryFirst})
 	second, third := newRelay(c, m.address(), link{from: "127.0.0.2"}), newRelay(c, m.address(), link{from: "127.0.0.3"})
-	real := c.version.slave(c, filepath.Join(c.TempDir(), "real"), second.addr)
+	theirs := c.version.slave(c, filepath.Join(c.TempDir(), "real"), second.addr)
 	ours, neighbour := openSlave(c, third.addr, engine.Options{}), openSlave(c, third.addr, engine.Options{})
 	replicas := func(n int) func() bool { return func() bool { return len(m.Status().Replicas) == n } }
 	eventually(c, "three slaves on two hosts", replicas(3))
@@ -40,20 +40,20 @@ func ourMasterOfBoth(c *trial) {
 	m.acked(3)
 	x.fill(m, 1<<19)
 	m.acked(3)
-	real.quit()
+	theirs.quit()
 	ours.close()
 	neighbour.close()
 	m.close()
-	n := c.version.mustMatch(c, real.store, m.store)
-	c.version.mustMatch(c, real.store, ours.store)
-	c.version.mustMatch(c, real.store, neighbour.store)
+	n := c.version.mustMatch(c, theirs.store, m.store)
+	c.version.mustMatch(c, theirs.store, ours.store)
+	c.version.mustMatch(c, theirs.store, neighbour.store)
 	c.figure("%d messages equal on all four", n)
 }
 
 func realMasterOfBoth(c *trial) {
 	m := c.version.master(c, filepath.Join(c.TempDir(), "real"), "--role", "SYNC_MASTER", "--in-sync-replicas", "3")
 	ours := openSlave(c, m.address, engine.Options{})
-	real := c.version.slave(c, filepath.Join(c.TempDir(), "copy"), m.address)
+	theirs := c.version.slave(c, filepath.Join(c.TempDir(), "copy"), m.address)
 	m.followedBy(2)
 	e := m.ask("phase size=1024,threads=4,seconds=3", "phase")
 	if status := e["status"].(map[string]any); len(status) != 1 || status["PUT_OK"] == nil {
@@ -63,9 +63,9 @@ func realMasterOfBoth(c *trial) {
 	ours.has(end)
 	m.followedBy(2)
 	ours.close()
-	real.quit()
+	theirs.quit()
 	m.quit()
 	n := c.version.mustMatch(c, m.store, ours.store)
-	c.version.mustMatch(c, m.store, real.store)
+	c.version.mustMatch(c, m.store, theirs.store)
 	c.figure("%d messages equal on all three; %d puts returned PUT_OK", n, e.number("messages"))
 }

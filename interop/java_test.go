@@ -96,8 +96,6 @@ func (e event) float(name string) float64 {
 	return f
 }
 
-func (e event) text(name string) string { return fmt.Sprint(e[name]) }
-
 // java is a running process of the real RocketMQ.
 type java struct {
 	t      testing.TB

@@ -210,12 +210,12 @@ func realSlavePaced(c *trial) {
 // and RocketMQ's slaves: nothing but heartbeats, and no connection is lost.
 func idlePairs(c *trial) {
 	const idle = 90 * time.Second
-	real := c.version.master(c, filepath.Join(c.TempDir(), "real"))
+	theirs := c.version.master(c, filepath.Join(c.TempDir(), "real"))
 	ours := openMaster(c, engine.Options{PlainHistory: engine.HistoryFirst})
 	newMixer(c, c.version).fill(ours, 1<<18)
-	real.mixed(c.version, 1, 1<<18)
+	theirs.mixed(c.version, 1, 1<<18)
 	var relays []*relay
-	for i, master := range []string{real.address, ours.address()} {
+	for i, master := range []string{theirs.address, ours.address()} {
 		for j := range 2 {
 			r := newRelay(c, master, link{})
 			if j == 0 {
@@ -227,7 +227,7 @@ func idlePairs(c *trial) {
 		}
 	}
 	ours.acked(2)
-	real.followedBy(2)
+	theirs.followedBy(2)
 	time.Sleep(idle) // the time is the point
 	for i, r := range relays {
 		if n := r.accepted.Load(); n != 1 {

@@ -350,15 +350,3 @@ func (d *daemon) kill() {
 	_ = d.cmd.Process.Kill() // an error means that it is gone already
 	<-d.exited
 }
-
-// stop ends it with SIGTERM; it must leave with exit code 0.
-func (d *daemon) stop() {
-	d.t.Helper()
-	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		d.t.Fatal(err)
-	}
-	<-d.exited
-	if code := d.cmd.ProcessState.ExitCode(); code != 0 {
-		d.t.Fatalf("exit code %d after SIGTERM:\n%s", code, strings.Join(d.said, "\n"))
-	}
-}
