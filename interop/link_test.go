@@ -12,15 +12,15 @@ import (
 func TestBothSidesBearKillsCutsAndBadLinks(t *testing.T) {
 	const group = "5. Kills, cuts, idle and slow links"
 	runChecks(t, group, []check{
-		{name: "our slave is killed and comes back", direction: realToOurs, newest: true, run: ourSlaveKilled},
+		{name: "our slave is killed and comes back", direction: realToOurs, full: true, run: ourSlaveKilled},
 		{name: "RocketMQ's slave is killed and comes back", direction: oursToReal, newest: true, run: realSlaveKilled},
-		{name: "RocketMQ's master is killed and comes back", direction: realToOurs, newest: true, run: realMasterKilled},
-		{name: "our master is killed and comes back", direction: oursToReal, newest: true, run: ourMasterKilled},
+		{name: "RocketMQ's master is killed and comes back", direction: realToOurs, full: true, run: realMasterKilled},
+		{name: "our master is killed and comes back", direction: oursToReal, full: true, run: ourMasterKilled},
 		{name: "connections cut and streams in pieces, our slave", direction: realToOurs, newest: true, run: ourSlaveCut},
-		{name: "connections cut and streams in pieces, RocketMQ's slave", direction: oursToReal, newest: true, run: realSlaveCut},
-		{name: "a slow link to our slave", direction: realToOurs, newest: true, run: ourSlaveSlow},
+		{name: "connections cut and streams in pieces, RocketMQ's slave", direction: oursToReal, full: true, run: realSlaveCut},
+		{name: "a slow link to our slave", direction: realToOurs, full: true, run: ourSlaveSlow},
 		{name: "a slow link to RocketMQ's slave", direction: oursToReal, newest: true, run: realSlaveSlow},
-		{name: "RocketMQ's slave at our pace", direction: oursToReal, newest: true, run: realSlavePaced},
+		{name: "RocketMQ's slave at our pace", direction: oursToReal, full: true, run: realSlavePaced},
 		{name: "90 s of heartbeats in all four pairings", direction: bothWays, newest: true, run: idlePairs},
 	})
 }

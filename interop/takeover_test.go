@@ -21,7 +21,7 @@ func TestAStoreChangesHandsAndBack(t *testing.T) {
 			}
 			c.figure("%d messages served by queue", want)
 		}},
-		{name: "clean, three times", direction: bothWays, run: func(c *trial) { takeTurns(c, false) }},
+		{name: "clean, three times", direction: bothWays, newest: true, run: func(c *trial) { takeTurns(c, false) }},
 		{name: "killed while writing, three times", direction: bothWays, newest: true, run: func(c *trial) { takeTurns(c, true) }},
 	})
 }

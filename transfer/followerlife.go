@@ -25,7 +25,7 @@ func (f *Follower) Expired(now time.Duration) error {
 		return f.failed
 	}
 	if !f.verified && f.state != FollowerStalled && now-f.progress >= f.cfg.Heartbeat {
-		f.enter(FollowerStalled, fmt.Sprintf("master has sent nothing past offset %d, our log ends at %d: it is behind us or has another history", f.next, f.end))
+		f.enter(FollowerStalled, fmt.Sprintf("master has sent nothing past offset %d, our log ends at %d: it is behind us, has deleted what follows, or has another history", f.next, f.end))
 	}
 	limit := f.cfg.Housekeeping
 	switch {
