@@ -2,7 +2,10 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -318,5 +321,26 @@ func TestLongTopicsAreWarnedOfOnce(t *testing.T) {
 	time.Sleep(2 * reviewInterval) // a second warning would come in this time
 	if n := strings.Count(text.String(), "V2"); n != 1 {
 		t.Errorf("%d warnings", n)
+	}
+}
+
+// A master that has lost its first segment cannot be asked for the rest by an
+// empty slave; what was not sent is said.
+func TestAnEmptySlaveSaysWhatItWasNotGiven(t *testing.T) {
+	store := t.TempDir()
+	m := openMaster(t, Options{Store: store, SegmentBytes: 64 << 10})
+	for m.log.EndOffset() < 5*64<<10 {
+		mustPut(t, m, message("t", 0, strings.Repeat("x", 1000)))
+	}
+	shut(t, m)
+	if err := os.Remove(filepath.Join(store, "commitlog", fmt.Sprintf("%020d", 0))); err != nil {
+		t.Fatal(err)
+	}
+	m = openMaster(t, Options{Store: store, SegmentBytes: 64 << 10})
+	logger, text := newTestLog(t, "slave")
+	s := openSlave(t, m, Options{SegmentBytes: 64 << 10, Logger: logger})
+	eventually(t, "the slave has the end", func() bool { return s.log.EndOffset() == m.log.EndOffset() })
+	if low := s.log.MinOffset(); low == 0 || !strings.Contains(text.String(), fmt.Sprintf("min_offset=%d", low)) {
+		t.Errorf("the copy begins at %d, and its log says:\n%s", low, text)
 	}
 }

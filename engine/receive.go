@@ -141,6 +141,10 @@ func (s *slave) room() ([]byte, error) {
 		if err := s.log.StartAt(base); err != nil {
 			return nil, err
 		}
+		if base > 0 {
+			s.e.opts.Logger.Warn("this copy begins after the log's first byte: what the master has from before was not sent; for all of it copy the master's segments first, or, from a haengine master, use its --plain-history first",
+				"master", s.e.opts.Master, "min_offset", base)
+		}
 		if s.follower.SkipByte() {
 			// Offset 0 is the top byte of the first record's size, a known
 			// zero, and a new segment's bytes are zero.

@@ -72,7 +72,11 @@ func (v version) build(t testing.TB, broker bool) {
 		}
 		return nil
 	}))
-	if err := once.(func() error)(); err != nil {
+	err := once.(func() error)()
+	if err != nil && os.Getenv("INTEROP_REQUIRED") == "" {
+		t.Skipf("needs RocketMQ's artifacts, Java 17 and Maven (INTEROP_REQUIRED=1 makes this a failure): %v", err)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 }

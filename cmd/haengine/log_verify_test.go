@@ -94,6 +94,22 @@ func TestVerifyFindsQueuesThatDisagreeWithTheLog(t *testing.T) {
 	}
 }
 
+// With enableConsumeQueueExt RocketMQ writes an address where the tags code was.
+func TestVerifyTakesAddressesOfQueueExtensionsForTagsCodes(t *testing.T) {
+	store := fixture(t, "mixed")
+	f, err := os.OpenFile(queueUnit(t, store), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(binary.BigEndian.AppendUint64(nil, 1<<63+80), 12); err != nil {
+		t.Fatal(err)
+	}
+	if v := verify(t, exitDone, store); len(v.Problems) != 0 {
+		t.Errorf("found %+v", v.Problems)
+	}
+}
+
 func TestVerifyFindsAMissingQueue(t *testing.T) {
 	store := fixture(t, "mixed")
 	if err := os.RemoveAll(filepath.Dir(queueUnit(t, store))); err != nil {

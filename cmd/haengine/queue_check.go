@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/haengine/haengine/commitlog"
@@ -108,6 +109,9 @@ func wrongTagsCode(r *commitlog.Record, code int64) string {
 			return fmt.Sprintf("due before it was stored at %d", r.StoreTimestamp)
 		}
 		return ""
+	}
+	if code < math.MinInt32 {
+		return "" // an address in RocketMQ's consumequeue_ext (ConsumeQueueExt.isExtAddr)
 	}
 	tags, _ := r.Property("TAGS")
 	if want := javaHash(javaText([]byte(tags))); code != want {
