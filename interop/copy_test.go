@@ -3,6 +3,7 @@ package interop
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 func TestOurSlaveIsACopyOfRocketMQsMaster(t *testing.T) {
 	runChecks(t, "1. RocketMQ's master, our slave", []check{
 		{name: "everything to an empty slave, and mixed traffic across segments", direction: realToOurs, run: everythingFromRocketMQ},
+		{name: "the last segment to an empty slave of a log whose first is gone", direction: realToOurs, run: lastSegmentFromRocketMQ},
 		{name: "a store that RocketMQ's slave wrote is continued", direction: realToOurs, run: slaveStoreContinued},
 		{name: "an empty slave of an empty master", direction: realToOurs, run: emptySlaveOfRocketMQ},
 		{name: "synchronous puts complete on our acknowledgements", direction: realToOurs, run: putsOnOurReports},
@@ -45,6 +47,27 @@ func everythingFromRocketMQ(c *trial) {
 	m.quit()
 	n := c.version.mustMatch(c, m.store, s.store)
 	c.figure("%d messages, %d bytes in %d segments equal; %.1f s from the slave's start", n, end, (end+segmentBytes-1)/segmentBytes, took.Seconds())
+}
+
+// lastSegmentFromRocketMQ removes what our slave would ask for first: as
+// RocketMQ's own slave, it then gets the last segment, and says so.
+func lastSegmentFromRocketMQ(c *trial) {
+	store := filledByRocketMQ(c, 1, 5<<19)
+	if err := os.Remove(filepath.Join(store, "commitlog", fmt.Sprintf("%020d", 0))); err != nil {
+		c.Fatal(err)
+	}
+	m := c.version.master(c, store)
+	s := openSlave(c, m.address, engine.Options{})
+	eventually(c, "the slave has the end", func() bool { return s.Status().MaxOffset == m.end })
+	end := m.mixed(c.version, 2, 1<<20).number("max_offset")
+	s.has(end)
+	low := s.Status().MinOffset
+	if low != 2*segmentBytes || len(s.log.lines("level=WARN", fmt.Sprint("min_offset=", low))) != 1 {
+		c.Errorf("the copy begins at %d, the master's last segment did at %d; its log: %q", low, 2*segmentBytes, s.log.lines(""))
+	}
+	s.close()
+	m.quit()
+	c.figure("%d messages from offset %d to %d equal", c.version.mustMatchFrom(c, low, m.store, s.store), low, end)
 }
 
 func emptySlaveOfRocketMQ(c *trial) {
