@@ -31,11 +31,17 @@ func benchCatchup(ctx context.Context, o benchOptions) ([]benchResult, error) {
 	var ours []round
 	var raw []float64
 	for i := range o.rounds {
+		if err := settleMemory(ctx); err != nil {
+			return nil, err
+		}
 		took, _, err := rawCopy(ctx, o, files, sizes)
 		if err != nil {
 			return nil, fmt.Errorf("limit: %w", err)
 		}
 		raw = append(raw, float64(s.MaxOffset)/took.Seconds())
+		if err := settleMemory(ctx); err != nil {
+			return nil, err
+		}
 		r, err := p.catchUp(ctx, fmt.Sprintf("slave%d", i), s.MaxOffset)
 		if err != nil {
 			return nil, err
