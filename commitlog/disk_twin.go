@@ -32,9 +32,10 @@ var ErrPowerOff = errors.New("the disk is off")
 type Twin struct {
 	mu       sync.Mutex
 	rng      *rand.Rand
-	life     int // grows at each Crash; older handles are dead
-	ops      int // operations that change the disk or sync it
-	offAt    int // operations from this number on fail; 0: none
+	life     int    // grows at each Crash; older handles are dead
+	ops      int    // operations that change the disk or sync it
+	offAt    int    // operations from this number on fail; 0: none
+	inodes   uint64 // given to directories so far
 	clock    time.Time
 	capacity int64 // bytes; 0: no limit
 	faults   map[string]*TwinFault
@@ -55,6 +56,7 @@ type TwinFault struct {
 // twinNode is a file or a directory.
 type twinNode struct {
 	dir     bool
+	inode   uint64 // of a directory
 	mtime   time.Time
 	data    []byte           // as readers see it
 	stable  []byte           // as a crash leaves it at least
@@ -74,7 +76,7 @@ func NewTwin(seed uint64) *Twin {
 		live: map[string]*twinNode{}, durable: map[string]*twinNode{}, locks: map[string]*twinLock{},
 		faults: map[string]*TwinFault{},
 	}
-	root := &twinNode{dir: true, mtime: t.clock}
+	root := t.newDirLocked()
 	t.live["/"], t.durable["/"] = root, root
 	return t
 }
@@ -105,8 +107,9 @@ func (t *Twin) Off() bool {
 }
 
 // Fail makes an operation fail: "sync", "allocate", "create", "write",
-// "rename", "remove", "syncdir" or "open". A nil fault ends that. A failed sync
-// is a real one's: what it did not write counts as clean from then on.
+// "rename", "remove", "syncdir", "open" or "mark". A nil fault ends that. A
+// failed sync is a real one's: what it did not write counts as clean from then
+// on.
 func (t *Twin) Fail(operation string, fault *TwinFault) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -133,6 +136,11 @@ func (t *Twin) beginLocked(operation, path string) error {
 	}
 	t.ops++
 	t.clock = t.clock.Add(time.Microsecond)
+	return t.faultLocked(operation, path)
+}
+
+// faultLocked fails what was asked to fail.
+func (t *Twin) faultLocked(operation, path string) error {
 	f := t.faults[operation]
 	if f == nil || !strings.Contains(path, f.Path) {
 		return nil
@@ -276,7 +284,7 @@ func (t *Twin) MkdirAll(path string) error {
 		if err := t.beginLocked("mkdir", p); err != nil {
 			return err
 		}
-		n := &twinNode{dir: true, mtime: t.clock}
+		n := t.newDirLocked()
 		t.live[p], t.durable[p] = n, n
 	}
 	return nil

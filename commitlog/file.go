@@ -49,6 +49,11 @@ type Disk interface {
 	// plus what an ordinary process may still take.
 	Usage(dir string) (used, total int64, err error)
 
+	// Mark tells the directory dir, links followed, from every copy of it; see
+	// [Mark]. It writes nothing. Any error means that it cannot be told here:
+	// errors.ErrUnsupported where the file system keeps nothing to tell it by.
+	Mark(dir string) (Mark, error)
+
 	// Lock takes an exclusive lock on byte 0 of the file at path, making the
 	// file (with the text "lock") if there is none, until the closer is closed
 	// or the process ends. It excludes a RocketMQ broker, another process and a

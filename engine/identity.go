@@ -1,12 +1,16 @@
 package engine
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/haengine/haengine/commitlog"
 )
@@ -15,54 +19,148 @@ import (
 // mind it.
 const identityFile = "haengine.identity"
 
+// idBytesMax lets the length of an id fit in a byte.
+const idBytesMax = 255
+
 // identity is who a store is: of which cluster, and which replica.
 type identity struct {
-	ClusterID string `json:"cluster_id"`
-	ReplicaID string `json:"replica_id"`
+	ClusterID string // empty: of none yet
+	ReplicaID string
 }
 
-// ErrOtherCluster means that the store belongs to another cluster than asked.
-var ErrOtherCluster = errors.New("store belongs to another cluster")
+// Errors of the identity file.
+var (
+	// ErrOtherCluster means that the store belongs to another cluster than asked.
+	ErrOtherCluster = errors.New("store belongs to another cluster")
+	// ErrIdentity means that the store's identity file says nothing usable.
+	ErrIdentity = errors.New("identity file is damaged")
+)
 
-// openIdentity reads the store's identity, or makes one at its first open.
+// identityNote is the identity file's content.
+type identityNote struct {
+	identity
+	mark  commitlog.Mark             // of the directory that the identity belongs to; zero: not known
+	other map[string]json.RawMessage // all fields; those of other versions are written again as they are
+}
+
+// idMistake says what is wrong with a cluster's or a replica's id; empty:
+// nothing, as with the empty id.
+func idMistake(id string) string {
+	switch {
+	case len(id) > idBytesMax:
+		return fmt.Sprintf("is %d bytes long, want at most %d", len(id), idBytesMax)
+	case !utf8.ValidString(id):
+		return fmt.Sprintf("%q is not UTF-8", id)
+	case strings.ContainsFunc(id, unicode.IsControl):
+		return fmt.Sprintf("%q has a control character", id)
+	}
+	return ""
+}
+
+// openIdentity reads the store's identity, or makes one at its first open. A
+// store whose file was made in another directory is a copy and gets a replica
+// id of its own: two replicas with one id would count as one. The log must be
+// open, so that nobody else is at the file.
+//
+// It returns ErrIdentity for a damaged file, ErrOtherCluster, or the disk's
+// error; then the file is as it was.
 func (e *Engine) openIdentity() (identity, error) {
 	disk := e.opts.Disk
 	if disk == nil {
 		disk = commitlog.OSDisk()
 	}
 	path := filepath.Join(e.opts.Store, identityFile)
-	var id identity
-	data, err := disk.ReadFile(path)
-	switch {
-	case err == nil:
-		if err := json.Unmarshal(data, &id); err != nil || id.ReplicaID == "" {
-			return id, fmt.Errorf("identity file %s is not readable JSON with a replica_id; remove it to get a new identity: %w", path, err)
-		}
-	case !errors.Is(err, fs.ErrNotExist):
-		return id, fmt.Errorf("read identity: %w", err)
-	}
-	if want := e.opts.ClusterID; want != "" && id.ClusterID != "" && want != id.ClusterID {
-		return id, fmt.Errorf("%w: %s says %q, asked for %q", ErrOtherCluster, path, id.ClusterID, want)
-	}
-	before := id
-	if id.ReplicaID == "" {
-		id.ReplicaID = rand.Text()
-	}
-	if e.opts.ReplicaID != "" {
-		id.ReplicaID = e.opts.ReplicaID
-	}
-	if id.ClusterID == "" {
-		id.ClusterID = e.opts.ClusterID
-	}
-	if id == before {
-		return id, nil
-	}
-	data, err = json.Marshal(id)
+	was, err := readIdentity(disk, path)
 	if err != nil {
-		return id, err
+		return was.identity, err
 	}
-	if err := disk.WriteFileAtomic(path, append(data, '\n')); err != nil {
-		return id, fmt.Errorf("write identity: %w", err)
+	if want := e.opts.ClusterID; want != "" && was.ClusterID != "" && want != was.ClusterID {
+		return was.identity, fmt.Errorf("%w: %s says %q, asked for %q", ErrOtherCluster, path, was.ClusterID, want)
 	}
-	return id, nil
+	is := was
+	if is.mark, err = disk.Mark(e.opts.Store); err != nil {
+		e.opts.Logger.Debug("the store's directory has no mark, so a copy of it is not noticed", "store", e.opts.Store, "error", err)
+		is.mark = was.mark
+	}
+	is.ClusterID = cmp.Or(was.ClusterID, e.opts.ClusterID)
+	copied := was.ReplicaID != "" && e.opts.ReplicaID == "" && is.mark.Differs(was.mark)
+	if is.ReplicaID = cmp.Or(e.opts.ReplicaID, was.ReplicaID); is.ReplicaID == "" || copied {
+		is.ReplicaID = rand.Text()
+	}
+	if is.identity == was.identity && is.mark == was.mark {
+		return is.identity, nil
+	}
+	if err := is.write(disk, path); err != nil {
+		if is.identity == was.identity {
+			// The mark alone is no reason to refuse a store that opened before,
+			// as on a full disk. It is tried again at the next start.
+			e.opts.Logger.Warn("the store's mark is not kept, so a copy of the store may not be noticed", "error", err)
+			return is.identity, nil
+		}
+		return is.identity, fmt.Errorf("write identity: %w", err)
+	}
+	if copied {
+		e.opts.Logger.Warn("the store looks like a copy of another replica's, so it is a new replica from now on; --replica-id keeps a chosen one",
+			"store", e.opts.Store, "copy_of", was.ReplicaID, "replica_id", is.ReplicaID)
+	}
+	return is.identity, nil
+}
+
+// readIdentity reads the file; the note of one that is not there is empty.
+func readIdentity(disk commitlog.Disk, path string) (identityNote, error) {
+	var n identityNote
+	bad := func(format string, args ...any) (identityNote, error) {
+		const advice = "remove it to get a new identity"
+		return identityNote{}, fmt.Errorf("%w: %s: %s; %s", ErrIdentity, path, fmt.Sprintf(format, args...), advice)
+	}
+	data, err := disk.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return n, nil
+	}
+	if err != nil {
+		return n, fmt.Errorf("read identity: %w", err)
+	}
+	if !utf8.Valid(data) { // which json would mend
+		return bad("it is not UTF-8")
+	}
+	if err := json.Unmarshal(data, &n.other); err != nil {
+		return bad("it is no JSON object: %v", err)
+	}
+	for _, field := range []struct {
+		name string
+		into *string
+	}{{"cluster_id", &n.ClusterID}, {"replica_id", &n.ReplicaID}} {
+		if text, ok := n.other[field.name]; ok {
+			if err := json.Unmarshal(text, field.into); err != nil {
+				return bad("%s is %s, want a string", field.name, text)
+			}
+		}
+		if mistake := idMistake(*field.into); mistake != "" {
+			return bad("%s %s", field.name, mistake)
+		}
+	}
+	if n.ReplicaID == "" {
+		return bad("replica_id is missing or empty")
+	}
+	if text, ok := n.other["mark"]; ok && json.Unmarshal(text, &n.mark) != nil {
+		n.mark = commitlog.Mark{} // one that cannot be read says nothing
+	}
+	return n, nil
+}
+
+// write replaces the file, durably.
+func (n identityNote) write(disk commitlog.Disk, path string) error {
+	fields := map[string]any{}
+	for name, text := range n.other {
+		fields[name] = text
+	}
+	fields["cluster_id"], fields["replica_id"] = n.ClusterID, n.ReplicaID
+	if n.mark != (commitlog.Mark{}) {
+		fields["mark"] = n.mark
+	}
+	data, err := json.Marshal(fields)
+	if err != nil {
+		return err
+	}
+	return disk.WriteFileAtomic(path, append(data, '\n'))
 }

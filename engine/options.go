@@ -38,7 +38,7 @@ type Options struct {
 	Wire          WireMode
 	PlainIdentity PlainIdentity
 	PlainHistory  PlainHistory
-	ClusterID     string // empty: the store's own
+	ClusterID     string // at most 255 bytes of UTF-8 without control characters, as ReplicaID; empty: the store's own
 	ReplicaID     string // empty: the store's own
 
 	Reactors         int    // loops; 0: the cores, at most 4
@@ -181,6 +181,11 @@ func (o Options) Validate() error {
 		bad("retention is %v, want 0 or more", o.Retention)
 	}
 	between("retention-disk", int64(o.RetentionDisk), 0, 100)
+	for _, id := range []struct{ name, value string }{{"cluster-id", o.ClusterID}, {"replica-id", o.ReplicaID}} {
+		if mistake := idMistake(id.value); mistake != "" {
+			bad("%s %s", id.name, mistake)
+		}
+	}
 	between("reactors", int64(o.Reactors), 1, 256)
 	for _, cpu := range o.PinCPUs {
 		if cpu < 0 || cpu >= 4096 {
