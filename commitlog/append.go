@@ -49,7 +49,7 @@ var (
 // [ErrPropertiesTooLong], mostly as a *LimitError; a failure to make a new
 // consume queue's directory.
 func (l *Log) Encode(m *Message) (*Encoded, error) {
-	if err := l.opts.Limits.Validate(m, l.segmentBytes); err != nil {
+	if err := l.opts.Limits.Validate(m, l.segmentBytes.Load()); err != nil {
 		return nil, err
 	}
 	e := newEncoded()
@@ -66,7 +66,7 @@ func (l *Log) Encode(m *Message) (*Encoded, error) {
 // EncodeBatch is Encode for messages of one topic and queue, which get
 // consecutive queue offsets, one store timestamp and a place in one segment.
 func (l *Log) EncodeBatch(messages []*Message) (*Encoded, error) {
-	if err := l.opts.Limits.ValidateBatch(messages, l.segmentBytes); err != nil {
+	if err := l.opts.Limits.ValidateBatch(messages, l.segmentBytes.Load()); err != nil {
 		return nil, err
 	}
 	e := newEncoded()
@@ -202,6 +202,10 @@ func (l *Log) roomLocked(n int64) error {
 	a := &l.append
 	if a.tail != nil && a.end+n+fillerHeaderBytes <= a.tail.end() {
 		return nil
+	}
+	// What was encoded before AdoptSegmentBytes may be too large now.
+	if err := limit("record in one segment", n, l.segmentBytes.Load()-fillerHeaderBytes); err != nil {
+		return err
 	}
 	base := a.end
 	if a.tail != nil {

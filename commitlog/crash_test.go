@@ -3,6 +3,7 @@ package commitlog
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"syscall"
@@ -174,6 +175,38 @@ func TestTruncationCutOffAtEachOperationIsWholeOrNot(t *testing.T) {
 					break
 				}
 			}
+		}
+	}
+}
+
+// A killed process has noted a cut, and its note is lost by a power cut while
+// the next opening finishes the cut: the log is whole or cut all the same.
+func TestCutThatIsStoppedAgainInTheOpeningIsWholeOrNot(t *testing.T) {
+	base := NewTwin(1)
+	o := twinOptions(base)
+	o.SegmentBytes, o.Limits.BodyBytes = 4096, 2000
+	all := writeStore(t, o, 12, 1000)
+	to, end := all[1].Offset, all[11].EndOffset
+	for kept := 8; kept < 24; kept++ { // around the operations that write the note
+		for finished := range 16 {
+			disk := base.clone()
+			disk.rng = rand.New(rand.NewPCG(uint64(kept), uint64(finished)))
+			o.Disk = disk
+			l := mustOpen(t, o)
+			disk.PowerOffAfter(kept)
+			_, _ = l.Truncate(to)
+			_ = l.Close()
+			disk.Kill()
+			disk.PowerOffAfter(finished)
+			if l, err := Open(o); err == nil {
+				_ = l.Close()
+			}
+			disk.Crash()
+			l = mustOpen(t, o)
+			if now := l.EndOffset(); l.Writable() != nil || now != to && now != end {
+				t.Fatalf("stopped after %d operations, and again after %d: the log ends at %d, want %d or %d: %v", kept, finished, now, to, end, l.Writable())
+			}
+			must(t, l.Close())
 		}
 	}
 }

@@ -267,7 +267,8 @@ func (d *dispatcher) step() (more bool, err error) {
 	if d.buf == nil {
 		d.buf = make([]byte, dispatchChunkBytes)
 	}
-	border := at - at%l.segmentBytes + l.segmentBytes
+	size := l.segmentBytes.Load()
+	border := at - at%size + size
 	b := d.buf[:min(int64(len(d.buf)), min(end, border)-at)]
 	n, err := l.copyRange(b, at)
 	if err == nil && n < len(b) {

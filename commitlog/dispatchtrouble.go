@@ -71,7 +71,7 @@ func (d *dispatcher) describe(b []byte, at, border int64, kind string, h *Header
 	if kind == KindFiller {
 		size := int64(int32(binary.BigEndian.Uint32(b)))
 		e.Detail = fmt.Sprintf("the filler leads to offset %d, our segment ends at %d; segments have %d bytes here",
-			at+size, border, d.log.segmentBytes)
+			at+size, border, d.log.segmentBytes.Load())
 	}
 	return e
 }

@@ -13,6 +13,8 @@
 //	<store>/consumequeue/<topic>/<id>/<20 digits>
 //	<store>/checkpoint  abort  lock           RocketMQ's, see checkpoint.go
 //	<store>/haengine.flushed                  ours: what is known to be durable
+//	<store>/epochFileCheckpoint               RocketMQ's: which master wrote what,
+//	<store>/haengine.epochs                   and ours with the ids; see epochs.go
 //	<store>/cut/                              ours: what was taken off the log
 //
 // # A segment

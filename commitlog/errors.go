@@ -45,8 +45,13 @@ var (
 	// Options.OnSegmentReady tells when to try again.
 	ErrSegmentPending = errors.New("next segment is not ready")
 
+	// ErrNotQueued means that the consume queues do not get up to the log's end.
+	ErrNotQueued = errors.New("consume queues are behind the log")
 	// ErrNotEmpty refuses to choose a start for a log that has one.
 	ErrNotEmpty = errors.New("log is not empty")
+
+	// ErrSegmentBytes refuses another segment size than the log has.
+	ErrSegmentBytes = errors.New("segment size cannot be taken")
 
 	// ErrFiller is CheckRecord's answer for the filler at a segment's end: not
 	// damage, and the size that comes with it leads to the next segment.

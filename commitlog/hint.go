@@ -79,19 +79,33 @@ func (h *hint) encode() []byte {
 	if h.CutTo >= 0 {
 		line("cut", h.CutTo, h.CutFrom)
 	}
-	line("checksum", crc32.ChecksumIEEE(b.Bytes()))
-	return b.Bytes()
+	return sealText(b.Bytes())
 }
 
-func decodeHint(data []byte) (*hint, error) {
+// sealText ends a text file of ours with the checksum of what it holds.
+func sealText(text []byte) []byte {
+	return fmt.Appendf(text, "checksum %d\n", crc32.ChecksumIEEE(text))
+}
+
+// openText gives the lines of a text that sealText ended, from the second on,
+// or why it is not one with such a header.
+func openText(data []byte, header string) (*bufio.Scanner, error) {
 	body, sum, ok := strings.Cut(string(data), "checksum ")
 	want, err := strconv.ParseUint(strings.TrimSpace(sum), 10, 32)
 	if !ok || err != nil || uint32(want) != crc32.ChecksumIEEE([]byte(body)) {
 		return nil, errors.New("its checksum does not hold")
 	}
 	lines := bufio.NewScanner(strings.NewReader(body))
-	if !lines.Scan() || lines.Text() != hintHeader {
-		return nil, fmt.Errorf("its first line is not %q", hintHeader)
+	if !lines.Scan() || lines.Text() != header {
+		return nil, fmt.Errorf("its first line is not %q", header)
+	}
+	return lines, nil
+}
+
+func decodeHint(data []byte) (*hint, error) {
+	lines, err := openText(data, hintHeader)
+	if err != nil {
+		return nil, err
 	}
 	h := &hint{CutTo: -1}
 	for lines.Scan() {

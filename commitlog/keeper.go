@@ -39,6 +39,7 @@ type keeper struct {
 	queued       int64     // the queues hold the records below it, on the disk
 	queuesFailed bool      // a sync of a queue failed: queued never moves again
 	queuesAfter  time.Time // no sync of the queues before
+	epochsBehind bool      // RocketMQ's file does not have the epochs that ours has
 	checkpoint   Checkpoint
 	checkpointAt time.Time
 	retainAt     time.Time
@@ -88,6 +89,9 @@ func (k *keeper) look() {
 	if err := k.saveLocked(false); err != nil {
 		k.warnLocked(now, "what is on the disk could not be noted", err)
 	}
+	if err := k.retryEpochsLocked(); err != nil {
+		k.warnLocked(now, "epochs could not be noted", err)
+	}
 	if now.Sub(k.retainAt) >= retainEvery {
 		k.retainAt = now
 		if err := k.retainLocked(); err != nil {
@@ -129,7 +133,7 @@ func (k *keeper) closed() error {
 	if !k.queuesFailed {
 		k.queued = k.log.DispatchedOffset()
 	}
-	return k.saveLocked(true)
+	return errors.Join(k.saveLocked(true), k.retryEpochsLocked())
 }
 
 // saveLocked writes the hint if it would say something new, and the checkpoint
@@ -177,14 +181,14 @@ func (k *keeper) fingerprintsLocked(next Checkpoint, due bool) ([]string, error)
 // same tells hints that say the same of the log.
 func (h *hint) same(o *hint) bool {
 	return h.Flushed == o.Flushed && h.Queued == o.Queued && h.Start == o.Start && h.Uncovered == o.Uncovered && h.CutTo == o.CutTo &&
-		h.Queues.noted == o.Queues.noted && h.Queues.low == o.Queues.low
+		h.SegmentBytes == o.SegmentBytes && h.Queues.noted == o.Queues.noted && h.Queues.low == o.Queues.low
 }
 
 // hintLocked says what is durable now.
 func (k *keeper) hintLocked() (*hint, error) {
 	l := k.log
 	h := &hint{
-		Flushed: l.flusher.durable(), Timestamp: l.timestamp.Load(), SegmentBytes: l.segmentBytes,
+		Flushed: l.flusher.durable(), Timestamp: l.timestamp.Load(), SegmentBytes: l.segmentBytes.Load(),
 		Created: l.opened.created, Start: l.start.Load(), CutTo: -1,
 		Uncovered: l.opened.uncovered || l.dispatcher.uncovered(),
 	}
@@ -237,7 +241,7 @@ func (k *keeper) nextCheckpointLocked(h *hint) Checkpoint {
 // removeAside removes what a crash left of small files that were being
 // replaced.
 func removeAside(disk Disk, root string) error {
-	for _, name := range []string{hintName, checkpointName, abortName} {
+	for _, name := range []string{hintName, checkpointName, abortName, epochNotesName, epochFileName, epochBackupName} {
 		err := disk.Remove(filepath.Join(root, name+temporarySuffix))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove a leftover: %w", err)

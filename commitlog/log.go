@@ -28,10 +28,10 @@ const segmentsDirectory = "commitlog"
 type Log struct {
 	opts         Options // filled in; nobody writes it after Open
 	disk         Disk
-	root         string // the store
-	dir          string // its segments
-	segmentBytes int64
-	readOnly     bool // opened by OpenReadOnly
+	root         string       // the store
+	dir          string       // its segments
+	segmentBytes atomic.Int64 // changed by AdoptSegmentBytes only, under keeper.mu and append
+	readOnly     bool         // opened by OpenReadOnly
 	lock         io.Closer
 	queues       *queues
 	dispatcher   *dispatcher
@@ -42,6 +42,7 @@ type Log struct {
 	opened       opening // what Open found; nobody writes it afterwards
 
 	list    atomic.Pointer[segments] // replaced by the holder of the append lock
+	epochs  atomic.Pointer[[]Epoch]  // replaced by the holder of keeper.mu; never edited
 	replica atomic.Bool              // bytes come by Reserve: the dispatcher checks them
 
 	_         cpu.CacheLinePad // the appender's: written by every append
@@ -78,6 +79,7 @@ type opening struct {
 	clean      bool          // no abort file
 	checkpoint Checkpoint    // as it was
 	created    bool          // the store is ours from its first byte
+	ours       bool          // nobody else has written since our last opening
 	end        int64         // where recovery found the log to end
 	uncovered  bool          // records were met before that RocketMQ queues and we do not
 	damage     *CorruptError // bytes below the flushed offset are not what they were
@@ -91,8 +93,11 @@ type Info struct {
 	CleanShutdown bool       // there was no abort file when it was opened
 	Checkpoint    Checkpoint // as it was when it was opened
 	Created       bool       // by us, from its first byte
-	Allocation    Allocation // how segments get their space
-	Recovered     int64      // end offset that recovery found
+	// Untouched tells that nobody else, as a broker of RocketMQ's, has written
+	// since this package had the store open.
+	Untouched  bool
+	Allocation Allocation // how segments get their space
+	Recovered  int64      // end offset that recovery found
 	// Damage is what recovery found below the flushed offset; nil: nothing.
 	Damage *CorruptError
 }
@@ -100,8 +105,8 @@ type Info struct {
 // Info describes the log as it is now.
 func (l *Log) Info() Info {
 	i := Info{
-		Dir: l.root, Segments: len(*l.list.Load()), SegmentBytes: l.segmentBytes,
-		CleanShutdown: l.opened.clean, Checkpoint: l.opened.checkpoint, Created: l.opened.created,
+		Dir: l.root, Segments: len(*l.list.Load()), SegmentBytes: l.segmentBytes.Load(),
+		CleanShutdown: l.opened.clean, Checkpoint: l.opened.checkpoint, Created: l.opened.created, Untouched: l.opened.ours,
 		Recovered: l.opened.end, Damage: l.opened.damage,
 	}
 	if l.roller != nil {
@@ -146,8 +151,9 @@ func (l *Log) LongTopic() string {
 	return ""
 }
 
-// SegmentBytes is the size of a segment.
-func (l *Log) SegmentBytes() int64 { return l.segmentBytes }
+// SegmentBytes is the size of a segment. Of a log without a file it changes with
+// AdoptSegmentBytes.
+func (l *Log) SegmentBytes() int64 { return l.segmentBytes.Load() }
 
 // LastStoreTimestamp is the store time of the last record in milliseconds, 0
 // in an empty log. On a replica it follows the dispatcher.
@@ -158,7 +164,7 @@ func (l *Log) SegmentPath(offset int64) string {
 	if s := l.list.Load().find(offset); s != nil {
 		return s.path
 	}
-	return filepath.Join(l.dir, segmentName(offset-offset%l.segmentBytes))
+	return filepath.Join(l.dir, segmentName(offset-offset%l.segmentBytes.Load()))
 }
 
 // ReadQueue reads queue entries from index from on into dst and returns how

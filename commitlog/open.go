@@ -83,6 +83,7 @@ func newLog(o Options) (*Log, error) {
 	}
 	l.dir = filepath.Join(l.root, segmentsDirectory)
 	l.list.Store(&segments{})
+	l.publishEpochs(nil)
 	return l, nil
 }
 
@@ -100,7 +101,7 @@ func (l *Log) recover() (*recovery, error) {
 	if r.layout, err = loadLayout(l.disk, l.dir, l.opts.SegmentBytes, made, l.logger()); err != nil {
 		return nil, err
 	}
-	l.segmentBytes = r.layout.segmentBytes
+	l.segmentBytes.Store(r.layout.segmentBytes)
 	_, abort, err := readAbort(l.disk, l.root)
 	if err != nil {
 		return nil, err
@@ -127,6 +128,7 @@ func (l *Log) recover() (*recovery, error) {
 	}
 	l.opened.clean, l.opened.checkpoint, l.opened.end = r.clean, r.checkpoint, r.end
 	l.opened.damage = r.damage
+	l.recoverEpochs(r)
 	l.clampCheckpoint(r.end)
 	return r, nil
 }
@@ -155,7 +157,7 @@ func (l *Log) readHint() (*hint, error) {
 		l.logger().Info("RocketMQ has written to the store since; recovering as it does", "dir", l.root)
 		return nil, nil
 	}
-	l.opened.uncovered = h.Uncovered
+	l.opened.uncovered, l.opened.ours = h.Uncovered, true
 	return h, nil
 }
 
@@ -180,7 +182,7 @@ func (l *Log) take(r *recovery) {
 	var list segments
 	for i, f := range r.layout.files {
 		if f.base < r.end || i == 0 {
-			list = append(list, newSegment(l.disk, l.dir, f.base, l.segmentBytes))
+			list = append(list, newSegment(l.disk, l.dir, f.base, l.segmentBytes.Load()))
 		}
 	}
 	l.list.Store(&list)
@@ -189,6 +191,7 @@ func (l *Log) take(r *recovery) {
 		l.start.Store(list[0].base)
 	}
 	l.end.Store(r.end)
+	l.publishEpochs(r.epochs)
 	l.timestamp.Store(r.timestamp)
 	l.flushed.Store(r.end)
 	l.append.end = r.end
@@ -211,6 +214,9 @@ func (l *Log) open() error {
 		return nil
 	}
 	if err := l.settle(r); err != nil {
+		return err
+	}
+	if err := l.settleEpochs(r); err != nil {
 		return err
 	}
 	l.take(r)

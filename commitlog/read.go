@@ -56,7 +56,7 @@ func (l *Log) Read(offset int64) (Record, error) {
 // readRecord reads and checks the record at offset into buf, growing it, and
 // returns the record's bytes.
 func (l *Log) readRecord(buf []byte, offset int64) ([]byte, error) {
-	v, err := l.View(offset, offset+l.segmentBytes)
+	v, err := l.View(offset, offset+l.segmentBytes.Load())
 	if err != nil {
 		return nil, err
 	}

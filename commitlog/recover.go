@@ -43,6 +43,9 @@ type recovery struct {
 	timestamp    int64         // store time of the last record seen, ms
 	dispatchFrom int64         // records from here on may be missing in the queues
 	damage       *CorruptError // bytes below the flushed offset are not what they were
+
+	epochs        []Epoch // that fit the log (epochs.go)
+	epochsSettled bool    // the files say so already
 }
 
 // run sets the results.

@@ -7,8 +7,9 @@ import (
 )
 
 // StartAt chooses where a log without a byte begins: at the base of a segment.
-// Minimum and end are base afterwards. Choosing the same start again changes
-// nothing. [ErrNotEmpty]: there are bytes, or another start.
+// Minimum and end are base afterwards, and epochs that were begun are gone: they
+// have no byte, and the one at base is not theirs. Choosing the same start again
+// changes nothing. [ErrNotEmpty]: there are bytes, or another start.
 func (l *Log) StartAt(base int64) error {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
@@ -19,8 +20,8 @@ func (l *Log) StartAt(base int64) error {
 	if err := l.Writable(); err != nil {
 		return err
 	}
-	if base < 0 || base%l.segmentBytes != 0 {
-		return fmt.Errorf("start the log at offset %d: %w: not the base of a segment of %d bytes", base, ErrOutOfRange, l.segmentBytes)
+	if size := l.segmentBytes.Load(); base < 0 || base%size != 0 {
+		return fmt.Errorf("start the log at offset %d: %w: not the base of a segment of %d bytes", base, ErrOutOfRange, size)
 	}
 	a := &l.append
 	if a.tail != nil && (len(*l.list.Load()) > 1 || a.end != a.tail.base || a.end != base) {
@@ -28,6 +29,9 @@ func (l *Log) StartAt(base int64) error {
 	}
 	if a.end == base {
 		return nil
+	}
+	if err := l.keeper.cutEpochsLocked(0); err != nil {
+		return fmt.Errorf("start the log at offset %d: %w", base, err)
 	}
 	l.dispatcher.stop()
 	defer l.dispatcher.start()
@@ -40,6 +44,51 @@ func (l *Log) StartAt(base int64) error {
 	l.flusher.border.Store(base)
 	l.dispatcher.restart(base)
 	l.roller.expect(base)
+	return nil
+}
+
+// adoptBytesMin is the smallest segment that is taken from somebody else. Tests
+// ask for smaller ones.
+const adoptBytesMin = 64 << 10
+
+// AdoptSegmentBytes gives a log without a byte and without a file segments of
+// n bytes, which are its master's: a filler must end where the segment does.
+// The size is noted durably, so that a restart of the log, still empty, keeps
+// it; it may be changed again as long as there is no file. The size that it has
+// already is always taken. Any goroutine.
+//
+// [ErrSegmentBytes], the reason with it: n is none that a segment can have, the
+// size was given in Options, or there is a byte or a file ([ErrNotEmpty]).
+func (l *Log) AdoptSegmentBytes(n int64) error {
+	if l.readOnly {
+		return l.Writable()
+	}
+	k := l.keeper
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	l.append.Lock() // nobody asks the roller for a segment meanwhile
+	defer l.append.Unlock()
+	if err := l.Writable(); err != nil {
+		return err
+	}
+	old := l.segmentBytes.Load()
+	switch {
+	case n == old:
+		return nil
+	case n < adoptBytesMin || n > segmentBytesMax:
+		return fmt.Errorf("%w: it is %d bytes, want %d to %d", ErrSegmentBytes, n, adoptBytesMin, segmentBytesMax)
+	case l.opts.SegmentBytes != 0:
+		return fmt.Errorf("%w: it would be %d bytes, and %d were given; leave the size out or give that one", ErrSegmentBytes, n, old)
+	case len(*l.list.Load()) > 0:
+		return fmt.Errorf("%w: it would be %d bytes, %w: it has segments of %d bytes in %s", ErrSegmentBytes, n, ErrNotEmpty, old, l.dir)
+	case l.roller.asked():
+		return fmt.Errorf("%w: it would be %d bytes, %w: its first segment, of %d bytes, is being made in %s", ErrSegmentBytes, n, ErrNotEmpty, old, l.dir)
+	}
+	l.segmentBytes.Store(n)
+	if err := k.saveLocked(false); err != nil {
+		l.segmentBytes.Store(old)
+		return fmt.Errorf("note the segment size %d: %w", n, err)
+	}
 	return nil
 }
 

@@ -106,7 +106,7 @@ func (k *keeper) olderThan(s, next *segment, before int64) (bool, error) {
 		return true, nil
 	}
 	w := &walker{disk: l.disk, layout: &layout{
-		segmentBytes: l.segmentBytes, files: []segmentFile{{base: s.base, size: s.size, path: s.path}},
+		segmentBytes: l.segmentBytes.Load(), files: []segmentFile{{base: s.base, size: s.size, path: s.path}},
 	}}
 	defer w.close()
 	scan := recovery{disk: l.disk, layout: w.layout, hint: &hint{CutTo: -1}, clean: true}

@@ -42,7 +42,7 @@ func retain(t *testing.T, l *Log) int64 {
 	if err := l.keeper.retainLocked(); err != nil {
 		t.Fatal(err)
 	}
-	return l.MinOffset() / l.segmentBytes
+	return l.MinOffset() / l.SegmentBytes()
 }
 
 // The age of a segment is that of its last record: records are stored at hour
@@ -78,7 +78,7 @@ func TestSegmentsGoByTheAgeOfTheirLastRecord(t *testing.T) {
 
 func TestRetentionKeepsWhatAReplicaNeedsUpToALimit(t *testing.T) {
 	l, hours, disk := aged(t, func(o *Options) { o.RetentionDisk = 50 })
-	l.SetKeep(3*l.segmentBytes + 100)
+	l.SetKeep(3*l.SegmentBytes() + 100)
 	hours.Store(1000)
 	if got := retain(t, l); got != 3 {
 		t.Errorf("segment %d is the first, a replica needs 3", got)

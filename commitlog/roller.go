@@ -106,6 +106,13 @@ func (r *roller) peek() *segment {
 	return r.mu.next
 }
 
+// asked tells whether a segment was ever wanted: one is there, or may be soon.
+func (r *roller) asked() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.want >= 0 || r.mu.next != nil
+}
+
 // giveBack returns what take gave.
 func (r *roller) giveBack(s *segment) {
 	r.mu.Lock()
@@ -240,17 +247,17 @@ func (r *roller) attempt(base int64) {
 // byte of it can be: nothing in it may be reported durable otherwise.
 func (r *roller) create(base int64) (*segment, error) {
 	l := r.log
-	s := newSegment(l.disk, l.dir, base, l.segmentBytes)
-	reserve := l.segmentBytes
+	s := newSegment(l.disk, l.dir, base, l.segmentBytes.Load())
+	reserve := s.size
 	if !l.opts.Preallocate {
 		reserve = 0
 	}
 	file, err := l.disk.Create(s.path, reserve)
 	if err != nil {
-		return nil, fmt.Errorf("make segment %s of %d bytes: %w", s.path, l.segmentBytes, err)
+		return nil, fmt.Errorf("make segment %s of %d bytes: %w", s.path, s.size, err)
 	}
 	if !l.opts.Preallocate {
-		err = file.Truncate(l.segmentBytes)
+		err = file.Truncate(s.size)
 	}
 	if err == nil {
 		err = file.Sync()

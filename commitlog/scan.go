@@ -53,7 +53,7 @@ const (
 func (l *Log) Scan(from, to int64) iter.Seq[Item] {
 	s := &scanner{
 		read: l.copyRange, peek: l.peek, path: l.SegmentPath,
-		segmentBytes: l.segmentBytes, end: l.EndOffset(),
+		segmentBytes: l.segmentBytes.Load(), end: l.EndOffset(),
 	}
 	return scanItems(s, l.MinOffset(), from, to)
 }

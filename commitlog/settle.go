@@ -17,6 +17,12 @@ const cutDirectory = "cut"
 // Every step can be cut off by a crash and done again. What is taken away is
 // kept aside and named in one warning.
 func (l *Log) settle(r *recovery) error {
+	// A process that was killed may have left changes of names to the next power
+	// cut. They come first: the note of a cut before the files that it explains,
+	// a last segment's end before that of the one before it.
+	if err := errors.Join(l.disk.SyncDir(l.root), l.disk.SyncDir(l.dir)); err != nil {
+		return err
+	}
 	if r.hint != nil && r.hint.CutTo >= 0 && len(r.layout.files) > 0 {
 		// What is cut was copied before the cut was noted.
 		to := max(r.limit(), r.layout.files[0].base)
@@ -178,7 +184,7 @@ func (l *Log) cutPath(from, to int64) (string, error) {
 func (l *Log) settleUnused(r *recovery) error {
 	next := r.end
 	if i := tailOf(r.layout.files, r.end); i >= 0 {
-		next = r.layout.files[i].base + l.segmentBytes
+		next = r.layout.files[i].base + l.segmentBytes.Load()
 	}
 	var completed, removed []string
 	for _, f := range r.layout.unused { // the last first
@@ -207,15 +213,15 @@ func (l *Log) settleUnused(r *recovery) error {
 // completeUnused gives an unused file its full size and makes it the next
 // segment.
 func (l *Log) completeUnused(f segmentFile) error {
-	s := newSegment(l.disk, l.dir, f.base, l.segmentBytes)
+	s := newSegment(l.disk, l.dir, f.base, l.segmentBytes.Load())
 	file, err := l.disk.Open(f.path, true)
 	if err != nil {
 		return fmt.Errorf("open unused segment: %w", err)
 	}
 	if l.opts.Preallocate {
-		err = file.Allocate(0, l.segmentBytes)
+		err = file.Allocate(0, s.size)
 	} else {
-		err = file.Truncate(l.segmentBytes)
+		err = file.Truncate(s.size)
 	}
 	if err == nil {
 		err = file.Sync()

@@ -18,7 +18,8 @@ import (
 //
 // It replaces the segment that holds the offset by a copy: pages of the old
 // file may be on their way to a peer, who must not see them change. Views that
-// are held keep reading the old bytes. Readers see the new end at once or
+// are held keep reading the old bytes. Epochs that start at the offset or behind
+// it go, also when that is where the log ends. Readers see the new end at once or
 // [ErrOutOfRange]. Appends and replicas' bytes wait meanwhile; whoever reserved
 // bytes must have discarded them and reserves again.
 //
@@ -35,7 +36,7 @@ func (l *Log) Truncate(to int64) (cut string, err error) {
 	}
 	end := l.append.end
 	if to == end {
-		return "", nil
+		return "", l.keeper.cutEpochsLocked(to)
 	}
 	if to > end {
 		return "", l.outOfRange(to, to)
@@ -122,6 +123,8 @@ func (l *Log) cutLocked(to, end int64) error {
 	// The end goes back before a file does: no new reader looks for its bytes.
 	l.append.end = to
 	l.end.Store(to)
+	whole := l.Epochs()
+	l.publishEpochs(cutEpochs(whole, to))
 	l.flushed.Store(min(l.flushed.Load(), to))
 	l.window.cut(to)
 	l.flusher.rewriteTo = min(l.flusher.rewriteTo, to)
@@ -146,6 +149,13 @@ func (l *Log) cutLocked(to, end int64) error {
 		return err
 	}
 	k.queued = min(k.queued, to)
+	// While the cut is noted, an opening cuts the epochs, too; so neither before
+	// the note nor after it goes.
+	if kept := l.Epochs(); len(kept) < len(whole) {
+		if err := k.saveEpochsLocked(kept); err != nil {
+			return err
+		}
+	}
 	noted.CutTo = -1
 	if err := writeHint(l.disk, l.root, &noted); err != nil {
 		return err

@@ -30,8 +30,8 @@ type (
 
 // Engine is one node: a log and its role. See the package comment.
 type Engine struct {
-	opts   Options // as given, with defaults; never changes
-	id     identity
+	opts   Options                  // as given, with defaults; never changes
+	id     atomic.Pointer[identity] // replaced when a slave's store joins its master's cluster
 	log    *commitlog.Log
 	group  *reactor.Group
 	rings  *rings
@@ -47,10 +47,13 @@ type Engine struct {
 	slaveTimeout, flushTimeout atomic.Int64 // time.Duration
 	transferRate               atomic.Int64
 
-	senders   atomic.Pointer[[]*host] // loops that have replicas
-	confirmed atomic.Int64            // highest confirmed offset seen: it never goes back
-	progress  notifier                // told when the confirmed offset may have moved
+	terms     atomic.Pointer[[]transfer.Epoch] // the log's epochs; replaced before a byte of a new one is in it
+	senders   atomic.Pointer[[]*host]          // loops that have replicas
+	confirmed atomic.Int64                     // highest confirmed offset seen: it never goes back
+	progress  notifier                         // told when the confirmed offset may have moved
 	events    events
+
+	background sync.WaitGroup // work off the loops that uses the log
 
 	futures sync.Pool
 
@@ -59,6 +62,9 @@ type Engine struct {
 	_        cpu.CacheLinePad
 	stopping chan struct{}
 	closed   atomic.Bool
+	changing roles
+	role     atomic.Uint32                 // Role
+	held     atomic.Pointer[chan struct{}] // puts wait for it to be closed; nil: they do not
 	close    struct {
 		once sync.Once
 		err  error
@@ -74,6 +80,7 @@ func Open(o Options) (*Engine, error) {
 	}
 	o.setDefaults()
 	e := &Engine{opts: o, stopping: make(chan struct{})}
+	e.role.Store(uint32(o.Role))
 	e.futures.New = func() any { return &Future{e: e, done: make(chan struct{}, 1)} }
 	e.inSyncReplicas.Store(int32(o.InSyncReplicas))
 	e.minInSync.Store(int32(o.MinInSyncReplicas))
@@ -120,22 +127,25 @@ func (e *Engine) open() error {
 	if err != nil {
 		return err
 	}
-	if e.id, err = e.openIdentity(); err != nil {
+	id, err := e.openIdentity()
+	if err != nil {
 		return err
 	}
+	e.id.Store(&id)
 	e.confirmed.Store(e.log.MinOffset())
+	e.loadTerms()
+	if o.Role != Slave && e.log.Writable() == nil {
+		if err := e.startEpoch(); err != nil {
+			return err
+		}
+	}
 	if o.HAListen != "" {
 		if e.master, err = newMaster(e); err != nil {
 			return err
 		}
 	}
 	if o.Role == Slave {
-		s := newSlave(e)
-		e.slave.Store(s)
-		if err := e.log.Writable(); err != nil {
-			s.trouble(err) // met before there was a slave to tell
-		}
-		s.start()
+		e.follow(o.Master)
 	}
 	return nil
 }
@@ -150,6 +160,9 @@ func (e *Engine) Close(ctx context.Context) error {
 }
 
 func (e *Engine) shutdown(ctx context.Context) error {
+	e.changing.Lock()
+	defer e.changing.Unlock()
+	e.changing.ended = true
 	e.closed.Store(true)
 	close(e.stopping)
 	e.events.send(Event{Kind: StateChanged, State: StateStopping})
@@ -162,6 +175,7 @@ func (e *Engine) shutdown(ctx context.Context) error {
 		e.master.stop()
 	}
 	err := e.group.Close()
+	e.background.Wait()
 	err = errors.Join(err, e.log.Close())
 	e.progress.wake()
 	e.events.close()
@@ -189,7 +203,14 @@ func (e *Engine) settlePuts(ctx context.Context) {
 
 // enter counts a put that is about to append; leave ends it.
 func (e *Engine) enter() error {
+	for gate := e.held.Load(); gate != nil; gate = e.held.Load() {
+		<-*gate
+	}
 	e.inflight.Add(1)
+	if e.held.Load() != nil { // closed after the look above
+		e.leave()
+		return e.enter()
+	}
 	if e.closed.Load() {
 		e.leave()
 		return ErrClosed
@@ -200,7 +221,7 @@ func (e *Engine) enter() error {
 func (e *Engine) leave() { e.inflight.Add(-1) }
 
 func (e *Engine) mayPut() error {
-	if e.opts.Role == Slave {
+	if e.Role() == Slave {
 		return ErrNotMaster
 	}
 	return e.log.Writable()
@@ -244,7 +265,7 @@ func (e *Engine) flushed(offset int64) {
 // dispatched is called by the log's dispatcher after whole records were checked
 // and queued. A cascading slave passes on no others.
 func (e *Engine) dispatched(int64) {
-	if e.opts.Role == Slave {
+	if e.Role() == Slave {
 		e.wakeSenders(false)
 		if s := e.slave.Load(); s != nil {
 			s.flushed()
@@ -274,21 +295,25 @@ func (e *Engine) trouble(err error) {
 // served is what replicas may be sent: a slave passes on whole, checked records
 // only.
 func (e *Engine) served() transfer.Range {
-	if e.opts.Role == Slave {
+	if e.Role() == Slave {
 		return transfer.Range{Min: e.log.MinOffset(), End: e.log.DispatchedOffset()}
 	}
 	return transfer.Range{Min: e.log.MinOffset(), End: e.log.EndOffset()}
 }
 
 // ConfirmedOffset is up to where a put with the node's own settings is
-// complete; on a slave its own end, since RocketMQ's protocol does not carry the
-// master's. It never goes back.
+// complete; on a slave as far as it holds what its master says to be, or its own
+// end, since RocketMQ's protocol does not carry the master's. It goes back only
+// when a slave's log is cut.
 func (e *Engine) ConfirmedOffset() int64 {
 	offset := e.log.EndOffset()
-	if e.opts.Flush == SyncFlush && e.opts.Role != Slave {
+	if s := e.slave.Load(); s != nil && s.extended.Load() {
+		offset = min(offset, s.confirmed.Load())
+	}
+	if e.opts.Flush == SyncFlush && e.Role() != Slave {
 		offset = min(offset, e.log.FlushedOffset())
 	}
-	if copies := int(e.inSyncReplicas.Load()); e.opts.Role == SyncMaster && copies > 1 {
+	if copies := int(e.inSyncReplicas.Load()); e.Role() == SyncMaster && copies > 1 {
 		offset = min(offset, e.quorum.Committed(e.ackKind(), copies-1))
 	}
 	for {

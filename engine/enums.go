@@ -104,8 +104,7 @@ func ParseAckKind(s string) (AckKind, error) { return parse[AckKind]("ack", s, a
 type WireMode uint8
 
 // WireAuto negotiates the richest protocol that both ends know; WirePlain
-// speaks RocketMQ's own and never tries another. This version knows RocketMQ's
-// own only, so both do the same.
+// speaks RocketMQ's own and never tries another.
 const (
 	WireAuto WireMode = iota
 	WirePlain

@@ -17,11 +17,13 @@ const (
 	StateChanged                      // the node's state; State holds it
 	MasterChanged                     // a slave's view of its master; Master holds its state's name
 	DiskTrouble                       // damage or a failed fsync; Err says which
+	RoleChanged                       // the node's role; Role holds it, Offset the log's end
+	LogCut                            // a slave's log was cut to Offset, where the master's history leaves it
 )
 
 var eventNames = names{
 	"replica-joined", "replica-left", "replica-in-sync", "replica-out-of-sync",
-	"state-changed", "master-changed", "disk-trouble",
+	"state-changed", "master-changed", "disk-trouble", "role-changed", "log-cut",
 }
 
 // String is the kind's name.
@@ -33,6 +35,7 @@ type Event struct {
 	Kind    EventKind
 	Replica string // address
 	State   State
+	Role    Role
 	Master  string
 	Offset  int64
 	Err     error

@@ -26,6 +26,7 @@ const idBytesMax = 255
 type identity struct {
 	ClusterID string // empty: of none yet
 	ReplicaID string
+	Term      string // id of the term that this store began as a master, in hex; empty: none
 }
 
 // Errors of the identity file.
@@ -65,10 +66,7 @@ func idMistake(id string) string {
 // It returns ErrIdentity for a damaged file, ErrOtherCluster, or the disk's
 // error; then the file is as it was.
 func (e *Engine) openIdentity() (identity, error) {
-	disk := e.opts.Disk
-	if disk == nil {
-		disk = commitlog.OSDisk()
-	}
+	disk := e.disk()
 	path := filepath.Join(e.opts.Store, identityFile)
 	was, err := readIdentity(disk, path)
 	if err != nil {
@@ -84,6 +82,9 @@ func (e *Engine) openIdentity() (identity, error) {
 	}
 	is.ClusterID = cmp.Or(was.ClusterID, e.opts.ClusterID)
 	copied := was.ReplicaID != "" && e.opts.ReplicaID == "" && is.mark.Differs(was.mark)
+	if is.mark.Differs(was.mark) {
+		is.Term = "" // the term is the other store's
+	}
 	if is.ReplicaID = cmp.Or(e.opts.ReplicaID, was.ReplicaID); is.ReplicaID == "" || copied {
 		is.ReplicaID = rand.Text()
 	}
@@ -104,6 +105,47 @@ func (e *Engine) openIdentity() (identity, error) {
 			"store", e.opts.Store, "copy_of", was.ReplicaID, "replica_id", is.ReplicaID)
 	}
 	return is.identity, nil
+}
+
+// identityNow is who this node is. Any goroutine.
+func (e *Engine) identityNow() identity { return *e.id.Load() }
+
+// adoptCluster makes a store that is of no cluster yet one of its master's,
+// durably. One caller at a time.
+func (e *Engine) adoptCluster(id string) error {
+	own := e.identityNow()
+	if own.ClusterID != "" || id == "" {
+		return nil
+	}
+	own.ClusterID = id
+	if err := e.noteIdentity(own); err != nil {
+		return err
+	}
+	e.opts.Logger.Info("the store belongs to its master's cluster from now on", "cluster_id", id)
+	return nil
+}
+
+// noteIdentity changes the node's identity and its file, durably. One caller at
+// a time.
+func (e *Engine) noteIdentity(now identity) error {
+	path := filepath.Join(e.opts.Store, identityFile)
+	note, err := readIdentity(e.disk(), path)
+	if err != nil {
+		return err
+	}
+	note.identity = now
+	if err := note.write(e.disk(), path); err != nil {
+		return fmt.Errorf("write identity: %w", err)
+	}
+	e.id.Store(&now)
+	return nil
+}
+
+func (e *Engine) disk() commitlog.Disk {
+	if e.opts.Disk != nil {
+		return e.opts.Disk
+	}
+	return commitlog.OSDisk()
 }
 
 // readIdentity reads the file; the note of one that is not there is empty.
@@ -129,7 +171,7 @@ func readIdentity(disk commitlog.Disk, path string) (identityNote, error) {
 	for _, field := range []struct {
 		name string
 		into *string
-	}{{"cluster_id", &n.ClusterID}, {"replica_id", &n.ReplicaID}} {
+	}{{"cluster_id", &n.ClusterID}, {"replica_id", &n.ReplicaID}, {"term", &n.Term}} {
 		if text, ok := n.other[field.name]; ok {
 			if err := json.Unmarshal(text, field.into); err != nil {
 				return bad("%s is %s, want a string", field.name, text)
@@ -155,6 +197,10 @@ func (n identityNote) write(disk commitlog.Disk, path string) error {
 		fields[name] = text
 	}
 	fields["cluster_id"], fields["replica_id"] = n.ClusterID, n.ReplicaID
+	delete(fields, "term")
+	if n.Term != "" {
+		fields["term"] = n.Term
+	}
 	if n.mark != (commitlog.Mark{}) {
 		fields["mark"] = n.mark
 	}

@@ -3,6 +3,7 @@ package engine
 import (
 	"math"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -188,10 +189,29 @@ func (m *master) setRate(bytesPerSecond int64) {
 	}
 }
 
+// endAll ends all connections for a reason.
+func (m *master) endAll(why error) {
+	for _, h := range m.hosts {
+		h.loop.Post(func() {
+			for _, r := range slices.Clone(h.replicas) {
+				r.end(why)
+			}
+		})
+	}
+}
+
 func (h *host) attach(c *reactor.Conn) reactor.Handler {
 	e := h.m.e
 	r := &replica{host: h, e: e, conn: c, address: c.RemoteAddr(), armed: never}
+	r.flushed.Store(-1)
+	r.damaged.Store(-1)
+	var hello *transfer.Hello
+	if e.opts.Wire == WireAuto {
+		own := e.hello()
+		hello = &own
+	}
 	r.session = transfer.NewSession(transfer.SessionConfig{
+		Hello:         hello,
 		Peer:          r.address.String(),
 		FrameBytesMax: int32(e.opts.FrameBytes), SegmentBytes: e.log.SegmentBytes(),
 		HistoryFirst: e.opts.PlainHistory == HistoryFirst,

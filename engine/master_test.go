@@ -86,7 +86,7 @@ func TestPlainReplicaCannotGiveFlushedAcknowledgements(t *testing.T) {
 }
 
 func TestBadPeersAreClosedAndAcknowledgeNothing(t *testing.T) {
-	m := openMaster(t, Options{Role: SyncMaster, Housekeeping: 600 * time.Millisecond, Heartbeat: 200 * time.Millisecond})
+	m := openMaster(t, Options{Wire: WirePlain, Role: SyncMaster, Housekeeping: 600 * time.Millisecond, Heartbeat: 200 * time.Millisecond})
 	for range 10 {
 		if r, _ := m.Put(context20(t), message("t", 0, strings.Repeat("x", 1000))); !r.Appended() {
 			t.Fatal("put was not stored")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/haengine/haengine/commitlog"
+	"github.com/haengine/haengine/transfer"
 )
 
 // Options are a node's settings. The zero value of a field means its default;
@@ -28,7 +29,7 @@ type Options struct {
 	SlaveTimeout      time.Duration // how long a put waits for replicas; 0: 3 s (slaveTimeout)
 	FlushTimeout      time.Duration // how long a put waits for the disk; 0: 5 s (syncFlushTimeout)
 	MaxLag            int64         // bytes; a replica at least this far behind is not in sync; 0: 256 MiB (haMaxGapNotInSync)
-	Ack               AckKind       // master: what a synchronous put waits for; slave: what its plain reports mean
+	Ack               AckKind       // master: what a synchronous put waits for; slave: what it reports to have received
 
 	SegmentBytes   int64         // 64 KiB to 2 GiB−1 for a new store; 0: the store's own, or 1 GiB (mappedFileSizeCommitLog)
 	Retention      time.Duration // age of a segment's last record; 0: keep all (fileReservedTime)
@@ -46,7 +47,7 @@ type Options struct {
 	SendBuffer       int    // bytes; 0: the kernel's
 	ReceiveBuffer    int    // bytes; 0: the kernel's
 	Congestion       string // TCP congestion control; empty: the kernel's
-	FrameBytes       int    // body bytes of a plain frame at most; 0: 32 KiB (haTransferBatchSize)
+	FrameBytes       int    // body bytes of a frame at most; 0: 32 KiB to a plain replica, 1 MiB to a haengine one (haTransferBatchSize)
 	SendfileMinBytes int    // frames with at least this body go by sendfile, smaller ones by writev; 0: 16 KiB
 	RingSize         int    // puts that may wait at once, for each kind of wait; 0: 65536
 	TransferRate     int64  // bytes a second to each replica; 0: no limit (maxHaTransferByteInSecond)
@@ -102,7 +103,6 @@ func (o *Options) setDefaults() {
 	def(&o.FlushTimeout, 5*time.Second)
 	def(&o.MaxLag, 256<<20)
 	def(&o.Reactors, min(runtime.NumCPU(), 4))
-	def(&o.FrameBytes, 32<<10)
 	def(&o.SendfileMinBytes, 16<<10)
 	def(&o.RingSize, 65536)
 	def(&o.PopulateBytes, 4<<20)
@@ -116,6 +116,25 @@ func (o *Options) setDefaults() {
 	if o.Metrics == nil {
 		o.Metrics = noMetrics{}
 	}
+}
+
+// checkAddress says what is wrong with a HOST:PORT.
+func checkAddress(name, a string) error {
+	var wrong *net.AddrError
+	if _, port, err := net.SplitHostPort(a); errors.As(err, &wrong) {
+		return fmt.Errorf("%s %q: %s, want HOST:PORT", name, a, wrong.Err)
+	} else if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		return fmt.Errorf("%s %q: port must be a number from 0 to 65535", name, a)
+	}
+	return nil
+}
+
+// extendedFrameBytes is the largest body of a frame between two haengine nodes.
+func (o *Options) extendedFrameBytes() int32 {
+	if o.FrameBytes == 0 {
+		return transfer.DefaultExtendedFrameBytes
+	}
+	return int32(o.FrameBytes)
 }
 
 type noMetrics struct{}
@@ -158,11 +177,8 @@ func (o Options) Validate() error {
 		if a == "" {
 			return
 		}
-		var wrongAddr *net.AddrError
-		if _, port, err := net.SplitHostPort(a); errors.As(err, &wrongAddr) {
-			bad("%s %q: %s, want HOST:PORT", name, a, wrongAddr.Err)
-		} else if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
-			bad("%s %q: port must be a number from 0 to 65535", name, a)
+		if err := checkAddress(name, a); err != nil {
+			wrong = append(wrong, err)
 		}
 	}
 	address("ha-listen", o.HAListen)
@@ -197,7 +213,9 @@ func (o Options) Validate() error {
 	}
 	between("sndbuf", int64(o.SendBuffer), 0, 1<<30)
 	between("rcvbuf", int64(o.ReceiveBuffer), 0, 1<<30)
-	between("frame-bytes", int64(o.FrameBytes), FrameBytesMin, FrameBytesMax)
+	if o.FrameBytes != 0 {
+		between("frame-bytes", int64(o.FrameBytes), FrameBytesMin, FrameBytesMax)
+	}
 	between("sendfile-min-bytes", int64(o.SendfileMinBytes), 0, 1<<30)
 	between("ring-size", int64(o.RingSize), 2, 1<<24)
 	if o.TransferRate < 0 {

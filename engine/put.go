@@ -210,7 +210,7 @@ func (e *Engine) chooseWaits(f *Future, waitStore bool) error {
 	if !waitStore {
 		return nil
 	}
-	if e.opts.Role == SyncMaster {
+	if e.Role() == SyncMaster {
 		inSync := e.quorum.InSync(e.log.EndOffset(), e.opts.MaxLag)
 		if 1+inSync < int(e.minInSync.Load()) {
 			return ErrNotEnoughInSync

@@ -14,7 +14,7 @@ import (
 // Readable takes what the master sent, then acknowledges it once.
 func (s *slave) Readable(c *reactor.Conn) {
 	now := s.loop.Now()
-	for taken := 0; taken < receivedPerTurn && !s.paused; {
+	for taken := 0; taken < receivedPerTurn && !s.paused && !s.preparing; {
 		n, err := s.receive(c, now)
 		taken += n
 		if err == nil {
@@ -43,17 +43,28 @@ func (s *slave) receive(c *reactor.Conn, now time.Duration) (int, error) {
 	case transfer.WantStore:
 		return s.receiveNew(c, want, now)
 	}
-	s.iov[0] = s.header[:want.Bytes]
+	buf := s.header[:]
+	if want.Bytes > int64(len(buf)) {
+		buf = s.compare
+	}
+	s.iov[0] = buf[:min(int64(len(buf)), want.Bytes)]
 	n, err := c.Readv(s.iov[:1])
 	if err != nil {
 		return n, err
 	}
-	return n, s.takeHeader(s.header[:n], now)
+	return n, s.takeHeader(s.iov[0][:n], now)
 }
 
 func (s *slave) takeHeader(b []byte, now time.Duration) error {
-	_, err := s.follower.Header(b, s.held(), now)
-	return err
+	if _, err := s.follower.Header(b, s.held(), now); err != nil {
+		return err
+	}
+	if hello, waits := s.follower.Greeting(); waits {
+		s.greeted(hello)
+	} else if s.follower.Extended() {
+		s.heard(now)
+	}
+	return nil
 }
 
 // receiveAgain compares what the master has at our end with what we have.
@@ -94,7 +105,7 @@ func (s *slave) receiveNew(c *reactor.Conn, want transfer.Want, now time.Duratio
 	if int64(len(body)) >= want.Bytes {
 		body = body[:want.Bytes]
 		bufs = s.iov[:2]
-		s.iov[1] = s.header[:]
+		s.iov[1] = s.header[:s.follower.HeaderBytes()]
 	}
 	s.iov[0] = body
 	n, err := c.Readv(bufs)
@@ -110,7 +121,7 @@ func (s *slave) receiveNew(c *reactor.Conn, want transfer.Want, now time.Duratio
 		}
 		s.unpublished -= int(publish)
 		s.grew()
-		if s.e.opts.Ack == AckFlushed {
+		if s.e.opts.Ack == AckFlushed || s.follower.Source().FlushWanted {
 			s.log.RequestFlush(s.log.EndOffset())
 		}
 		s.e.progress.wake()
@@ -143,7 +154,7 @@ func (s *slave) room() ([]byte, error) {
 		}
 		if base > 0 {
 			s.e.opts.Logger.Warn("this copy begins after the log's first byte: what the master has from before was not sent; for all of it copy the master's segments first, or, from a haengine master, use its --plain-history first",
-				"master", s.e.opts.Master, "min_offset", base)
+				"master", s.master, "min_offset", base)
 		}
 		if s.follower.SkipByte() {
 			// Offset 0 is the top byte of the first record's size, a known
@@ -161,7 +172,7 @@ func (s *slave) room() ([]byte, error) {
 
 // resume goes on when the next segment is there.
 func (s *slave) resume() {
-	if s.conn == nil || !s.paused {
+	if s.conn == nil || !s.paused || s.preparing {
 		return
 	}
 	s.paused = false

@@ -37,12 +37,18 @@ type replica struct {
 	claimed  int64         // its first report
 	joinedAt time.Duration // when it made it
 	proved   bool          // its acknowledgements may end waits; see counts
+	identity string        // of whom it is a connection; set when it joins
+	extended bool          // it speaks the extended protocol; set when it joins
+	proving  bool          // its tail is being compared
+	over     bool          // the connection is closed
 
 	out     outgoing
 	blocked bool // the socket is full, or this turn's share is used up
 
 	inSync      atomic.Bool // stored by the loop and the review; read by status
 	acked       atomic.Int64
+	flushed     atomic.Int64 // -1: it does not say
+	damaged     atomic.Int64 // -1: nothing is
 	caughtUp    atomic.Int64 // time.Duration: when it last held all that there was
 	lastReport  time.Duration
 	endAtReport int64
@@ -53,7 +59,8 @@ type replica struct {
 type outgoing struct {
 	active     bool
 	frame      transfer.Frame
-	header     [transfer.FrameHeaderBytes]byte
+	space      [transfer.ExtendedHeaderBytes]byte
+	header     []byte // of space
 	headerSent int
 	bodySent   int
 	view       commitlog.View
@@ -63,12 +70,13 @@ type outgoing struct {
 // Readable takes the replica's reports, then what they make possible.
 func (r *replica) Readable(c *reactor.Conn) {
 	now := r.host.loop.Now()
+	r.session.SetEpochs(*r.e.terms.Load())
 	for range readsPerTurn {
 		n, err := c.Readv(r.host.readv[:])
 		if n > 0 {
 			if bad := r.session.Feed(r.host.read[:n], r.e.served(), now); bad != nil {
 				r.reported(now) // reports before the bad one count
-				c.Close(bad)
+				r.end(bad)
 				return
 			}
 		}
@@ -85,9 +93,12 @@ func (r *replica) Readable(c *reactor.Conn) {
 			break
 		}
 	}
+	if from, to, ok := r.session.Unproved(); ok {
+		r.prove(from, to)
+	}
 	switch {
 	case !r.reported(now) || r.blocked:
-	case r.mayRest():
+	case r.mayRest() && len(r.session.Control()) == 0:
 		r.rearm() // a first report begins the heartbeats
 	default:
 		r.send(now)
@@ -102,6 +113,7 @@ func (r *replica) Writable(*reactor.Conn) {
 
 // Closed gives back all that the connection held.
 func (r *replica) Closed(_ *reactor.Conn, err error) {
+	r.over = true
 	r.out.finish()
 	r.timer.Stop()
 	r.host.detach(r)
@@ -135,17 +147,21 @@ func (r *replica) reported(now time.Duration) bool {
 	acked := r.session.Acked()
 	if r.member == nil {
 		if err := r.join(acked, now); err != nil {
-			r.conn.Close(err)
+			r.end(err)
 			return false
 		}
 	}
+	acks := r.session.Acks()
 	end := r.e.served().End
 	invariant.Check(acked <= end, "a replica acknowledged what the log does not hold")
 	r.acked.Store(acked)
+	r.flushed.Store(acks.Flushed)
+	r.noteDamage(acks.Damaged)
 	r.noteCaughtUp(acked, end, now)
 	r.noteSync(end)
-	if acked != r.member.Acked(transfer.Received) && r.counts(acked, now) {
-		r.member.Ack(acked, -1)
+	moved := acked != r.member.Acked(transfer.Received) || acks.Flushed > r.member.Acked(transfer.Flushed)
+	if moved && r.counts(acked, now) {
+		r.member.Ack(acked, acks.Flushed)
 		r.e.complete(now)
 	}
 	return true
@@ -179,20 +195,23 @@ func (r *replica) counts(acked int64, now time.Duration) bool {
 }
 
 func (r *replica) join(acked int64, now time.Duration) error {
-	member, err := r.e.quorum.Join(r.e.identityOf(r.address))
+	r.identify(acked)
+	member, err := r.e.quorum.Join(r.identity)
 	if err != nil {
 		return err
 	}
+	flushed := r.session.Acks().Flushed
 	r.member = member
-	r.claimed, r.joinedAt = acked, now
+	r.joinedAt = now
 	r.acked.Store(acked)
+	r.flushed.Store(flushed)
 	r.caughtUp.Store(int64(now))
-	member.Ack(0, -1)
+	member.Ack(0, min(flushed, 0))
 	if r.counts(acked, now) {
-		member.Ack(acked, -1)
+		member.Ack(acked, flushed)
 	}
 	r.host.m.joined(r)
-	r.e.steady.info("joined "+r.address.Addr().String(), "replica joined", "replica", r.address.String(), "offset", acked)
+	r.e.steady.info("joined "+r.address.Addr().String(), "replica joined", "replica", r.address.String(), "replica_id", r.identity, "mode", r.mode(), "offset", acked)
 	r.e.events.send(Event{Kind: ReplicaJoined, Replica: r.address.String(), Offset: acked})
 	return nil
 }
@@ -226,13 +245,15 @@ func (r *replica) noteSync(end int64) {
 func (r *replica) send(now time.Duration) {
 	budget := sendBytesPerTurn
 	for {
-		if !r.out.active {
-			frame, ok := r.session.Next(r.e.served(), now)
+		if !r.out.active && len(r.session.Control()) == 0 {
+			log := r.e.served()
+			r.session.SetEpochs(*r.e.terms.Load()) // after the end: a term is there before its bytes
+			frame, ok := r.session.Next(log, now)
 			if !ok {
 				break
 			}
-			if err := r.out.begin(r.e.log, frame); err != nil {
-				r.conn.Close(err)
+			if err := r.begin(frame); err != nil {
+				r.end(err)
 				return
 			}
 		}
@@ -256,6 +277,12 @@ func (r *replica) send(now time.Duration) {
 // push hands the kernel as much of the frame as it takes in one call.
 func (r *replica) push(now time.Duration) (int, error) {
 	o := &r.out
+	if control := r.session.Control(); len(control) > 0 {
+		o.bufs[0] = control
+		n, err := r.conn.Writev(o.bufs[:1])
+		r.session.ControlSent(n, now)
+		return n, err
+	}
 	n, err := o.write(r.conn, r.e.opts.SendfileMinBytes)
 	if n > 0 {
 		head := min(n, len(o.header)-o.headerSent)
@@ -271,13 +298,19 @@ func (r *replica) push(now time.Duration) (int, error) {
 	return n, err
 }
 
-func (o *outgoing) begin(log *commitlog.Log, f transfer.Frame) error {
+// begin makes a frame the next to go out.
+func (r *replica) begin(f transfer.Frame) error {
+	o := &r.out
 	o.active, o.frame, o.headerSent, o.bodySent = true, f, 0, 0
-	transfer.AppendFrame(o.header[:0], f)
+	var source transfer.Source
+	if r.extended {
+		source = r.e.source()
+	}
+	o.header = r.session.AppendHeader(o.space[:0], f, source)
 	if f.Bytes == 0 {
 		return nil
 	}
-	view, err := log.View(f.Offset, f.Offset+int64(f.Bytes))
+	view, err := r.e.log.View(f.Offset, f.Offset+int64(f.Bytes))
 	if err != nil {
 		o.active = false
 		return fmt.Errorf("read %d bytes at offset %d for a replica: %w", f.Bytes, f.Offset, err)
@@ -325,7 +358,7 @@ func (r *replica) due() {
 	now := r.host.loop.Now()
 	r.armed = never
 	if err := r.session.Expired(now); err != nil {
-		r.conn.Close(err)
+		r.end(err)
 		return
 	}
 	if !r.blocked {
@@ -349,8 +382,14 @@ func (r *replica) rearm() {
 func (r *replica) status(end int64) ReplicaStatus {
 	acked := r.acked.Load()
 	s := ReplicaStatus{
-		Address: r.address.String(), ReplicaID: r.e.identityOf(r.address), Mode: "plain",
+		Address: r.address.String(), ReplicaID: r.identity, Mode: r.mode(),
 		AckedOffset: acked, LagBytes: max(end-acked, 0), BytesPerSecond: r.rate.perSecond(reactor.Now()),
+	}
+	if flushed := r.flushed.Load(); flushed >= 0 {
+		s.FlushedOffset = &flushed
+	}
+	if damaged := r.damaged.Load(); damaged >= 0 {
+		s.DamagedOffset = &damaged
 	}
 	if s.LagBytes > 0 {
 		s.LagSeconds = (reactor.Now() - time.Duration(r.caughtUp.Load())).Seconds()

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -113,6 +114,23 @@ func (r *rings) replicaAwaited() bool {
 		}
 	}
 	return false
+}
+
+// flushedAwaited tells whether a put waits for bytes to be durable on replicas.
+func (r *rings) flushedAwaited() bool {
+	for _, rr := range *r.replica.Load() {
+		if rr.kind == transfer.Flushed && rr.ring.Len() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// expireReplicaWaits ends all waits for replicas now, as if they were late.
+func (r *rings) expireReplicaWaits() {
+	for _, rr := range *r.replica.Load() {
+		rr.ring.Complete(-1, math.MaxInt64)
+	}
 }
 
 // close ends all waits as expired, and those that still come.

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/haengine/haengine/commitlog"
@@ -40,6 +41,7 @@ var reasons = []string{reasonConnect, reasonLost, reasonSilence, reasonRefused, 
 // otherwise.
 type slave struct {
 	e        *Engine
+	master   string // HOST:PORT; never changes
 	log      *commitlog.Log
 	loop     *reactor.Loop
 	follower *transfer.Follower
@@ -50,41 +52,50 @@ type slave struct {
 	wake     *reactor.Waker
 	ready    *reactor.Waker
 
-	header      [transfer.FrameHeaderBytes]byte
-	compare     []byte // what comes again of our own end
+	header      [transfer.ExtendedHeaderBytes]byte
+	compare     []byte // what comes again of our own end, and messages
 	own         []byte // our own bytes beside it
 	iov         [2][]byte
 	unpublished int  // body bytes received past the log's end
 	paused      bool // the next segment is not there yet
+	preparing   bool // work off the loop goes on before the next byte is taken
 
-	report     [transfer.ReportBytes]byte
-	grown      bool // bytes were published on this connection
-	reportLeft int  // bytes of report that the socket had no room for
+	space [transfer.ExtendedReportBytes]byte // of a report
+	out   []byte                             // what the socket had no room for
+	grown bool                               // bytes were published on this connection
+	epoch int32                              // the last that our log has
+
+	extended  atomic.Bool  // the connection speaks the extended protocol; stored by the loop
+	confirmed atomic.Int64 // up to where the master said its puts to be complete; stored by the loop
 
 	context context.Context // of name look-ups, as cancel; neither changes
 	cancel  context.CancelFunc
-	lookups sync.WaitGroup // any goroutine
+	lookups sync.WaitGroup // any goroutine; and the work that pauseFor began
+	ended   chan struct{}  // closed when the connection is over after stop
 
 	broken error // the log's trouble: no further connection
 	over   bool
 
 	shared struct {
 		sync.Mutex
+		source    transfer.Source
+		caughtUp  time.Duration // when the log last reached what the master said to have
 		state     string
 		address   string
 		lastError string
 	}
 }
 
-func newSlave(e *Engine) *slave {
+func newSlave(e *Engine, master string) *slave {
 	loop := e.group.Next()
 	s := &slave{
-		e: e, log: e.log, loop: loop,
+		e: e, master: master, log: e.log, loop: loop, ended: make(chan struct{}),
 		backoff: transfer.NewBackoff(rand.Int64N),
 		compare: make([]byte, overlapBytes), own: make([]byte, overlapBytes),
 		follower: transfer.NewFollower(transfer.FollowerConfig{
 			SegmentBytes: e.log.SegmentBytes(), Heartbeat: e.opts.Heartbeat, Housekeeping: e.opts.Housekeeping,
 			OverlapBytes: overlapBytes, FrameBytesLimit: frameBytesLimit,
+			Extended: e.opts.Wire == WireAuto,
 		}),
 	}
 	s.context, s.cancel = context.WithCancel(context.Background())
@@ -95,7 +106,7 @@ func newSlave(e *Engine) *slave {
 		}
 	})
 	s.ready = loop.NewWaker(s.resume)
-	s.shared.address, s.shared.state = e.opts.Master, transfer.FollowerConnecting.String()
+	s.shared.address, s.shared.state = master, transfer.FollowerConnecting.String()
 	return s
 }
 
@@ -105,23 +116,26 @@ func (s *slave) start() { s.loop.Post(s.dial) }
 func (s *slave) stop() {
 	s.cancel()
 	defer s.lookups.Wait()
-	done := make(chan struct{})
 	if !s.loop.Post(func() {
+		if s.over {
+			return
+		}
 		s.over = true
+		s.timer.Stop()
 		if s.conn != nil {
 			s.conn.Close(ErrClosed)
+		} else {
+			close(s.ended)
 		}
-		s.timer.Stop()
-		close(done)
 	}) {
 		return
 	}
-	<-done
+	<-s.ended
 }
 
 // flushed and segmentReady are told by the log; any goroutine.
 func (s *slave) flushed() {
-	if s.e.opts.Ack == AckFlushed {
+	if s.e.opts.Ack == AckFlushed || s.extended.Load() {
 		s.wake.Wake()
 	}
 }
@@ -133,7 +147,7 @@ func (s *slave) trouble(err error) {
 	s.loop.Post(func() {
 		s.broken = err
 		if s.conn != nil {
-			s.conn.Close(err)
+			s.refuse(&transfer.RefusalError{Code: transfer.RefusedDamaged, Text: err.Error()})
 		} else {
 			s.note(transfer.FollowerStalled.String(), err)
 		}
@@ -144,8 +158,8 @@ func (s *slave) held() transfer.Range {
 	return transfer.Range{Min: s.log.MinOffset(), End: s.log.EndOffset()}
 }
 
-// acknowledged is what the slave reports of: all it holds, or with --ack
-// flushed what is durable and was checked.
+// acknowledged is what the slave reports to have received: all it holds, or with
+// --ack flushed what is durable and was checked, in either protocol.
 func (s *slave) acknowledged() transfer.Range {
 	r := s.held()
 	if s.e.opts.Ack == AckFlushed {
@@ -168,7 +182,7 @@ func (s *slave) dial() {
 			err = s.log.Flush() // the first report acknowledges, too
 		}
 		if err == nil {
-			addrs, err = resolve(s.context, s.e.opts.Master)
+			addrs, err = resolve(s.context, s.master)
 		}
 		s.loop.Post(func() { s.resolved(addrs, err) })
 	}()
@@ -233,13 +247,14 @@ func (s *slave) unreachable(err error) {
 		return
 	}
 	s.follower.Ended(err, s.loop.Now())
-	s.lost(fmt.Errorf("connect to master %s: %w", s.e.opts.Master, err), reasonConnect)
+	s.lost(fmt.Errorf("connect to master %s: %w", s.master, err), reasonConnect)
 }
 
 func (s *slave) connected(c *reactor.Conn) {
 	now := s.loop.Now()
-	s.conn, s.paused, s.grown, s.reportLeft = c, false, false, 0
+	s.conn, s.paused, s.preparing, s.grown, s.out = c, false, false, false, nil
 	s.armed = never
+	s.follower.SetPeer(c.RemoteAddr().String())
 	first := s.follower.Begin(s.held(), now)
 	s.writeReport(first, now)
 	s.noteState()
@@ -248,8 +263,11 @@ func (s *slave) connected(c *reactor.Conn) {
 
 // sendReport sends a report if one is due and the last one is out.
 func (s *slave) sendReport(now time.Duration) {
-	if s.conn == nil || s.reportLeft > 0 {
+	if s.conn == nil || len(s.out) > 0 {
 		return
+	}
+	if s.follower.Extended() {
+		s.follower.SetAcks(min(s.log.FlushedOffset(), s.log.DispatchedOffset()), s.damaged())
 	}
 	if offset, due := s.follower.NextReport(s.acknowledged(), now); due {
 		s.writeReport(offset, now)
@@ -257,29 +275,28 @@ func (s *slave) sendReport(now time.Duration) {
 }
 
 func (s *slave) writeReport(offset int64, now time.Duration) {
-	transfer.AppendReport(s.report[:0], offset)
-	s.reportLeft = len(s.report)
+	s.out = s.follower.AppendReport(s.space[:0], offset)
 	s.follower.Reported(offset, now)
-	s.flushReport()
+	s.flushOut()
 }
 
-func (s *slave) flushReport() {
-	s.iov[0] = s.report[len(s.report)-s.reportLeft:]
+func (s *slave) flushOut() {
+	s.iov[0] = s.out
 	n, err := s.conn.Writev(s.iov[:1])
-	s.reportLeft -= max(n, 0)
+	s.out = s.out[max(n, 0):]
 	if err != nil && !errors.Is(err, reactor.ErrWouldBlock) {
 		s.conn.Close(err)
 		return
 	}
-	s.conn.WantWrite(s.reportLeft > 0)
+	s.conn.WantWrite(len(s.out) > 0)
 }
 
-// Writable goes on with a report that the socket had no room for.
+// Writable goes on with what the socket had no room for.
 func (s *slave) Writable(*reactor.Conn) {
-	if s.reportLeft > 0 {
-		s.flushReport()
+	if len(s.out) > 0 {
+		s.flushOut()
 	}
-	if s.reportLeft == 0 {
+	if len(s.out) == 0 {
 		s.sendReport(s.loop.Now())
 	}
 }
@@ -288,6 +305,7 @@ func (s *slave) Writable(*reactor.Conn) {
 // an offset, and plans the next dial.
 func (s *slave) Closed(_ *reactor.Conn, err error) {
 	s.conn = nil
+	s.extended.Store(false)
 	if s.unpublished > 0 {
 		if derr := s.log.Discard(s.unpublished); derr != nil {
 			// An offset told from here on would stand for other bytes.
@@ -298,6 +316,7 @@ func (s *slave) Closed(_ *reactor.Conn, err error) {
 	}
 	s.follower.Ended(err, s.loop.Now())
 	if s.over {
+		close(s.ended)
 		return
 	}
 	if s.broken != nil {
@@ -338,7 +357,7 @@ func (s *slave) lost(err error, reason string) {
 	}
 	s.e.opts.Metrics.Reconnect(reason)
 	s.e.steady.warn("master-"+reason, "connection to the master ended; it is tried again",
-		"master", s.e.opts.Master, "state", s.follower.State().String(), "reason", sentence(err), "end_offset", s.log.EndOffset())
+		"master", s.master, "state", s.follower.State().String(), "reason", sentence(err), "end_offset", s.log.EndOffset())
 	s.note(s.follower.State().String(), err)
 	s.armed = s.loop.Now() + wait
 	s.timer.ResetAt(s.armed)

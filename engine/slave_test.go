@@ -50,6 +50,7 @@ func listenRaw(t testing.TB, serve func(n int64, c net.Conn)) *rawMaster {
 
 func slaveOf(t testing.TB, m *rawMaster, o Options) *Engine {
 	t.Helper()
+	o.Wire = WirePlain // as if it were known already that the master is RocketMQ's
 	o.Role, o.Master = Slave, m.Addr().String()
 	return open(t, o)
 }
@@ -279,7 +280,7 @@ func TestSlaveGoesOnAfterTheMasterWasRestarted(t *testing.T) {
 
 func TestAcknowledgementOfFlushedBytesIsDurable(t *testing.T) {
 	m := openMaster(t, Options{Role: SyncMaster})
-	s := openSlave(t, m, Options{Ack: AckFlushed, FlushInterval: time.Hour, FlushThorough: time.Hour})
+	s := openSlave(t, m, Options{Wire: WirePlain, Ack: AckFlushed, FlushInterval: time.Hour, FlushThorough: time.Hour})
 	waitReplicas(t, m, 1)
 	for i := range 50 {
 		r := mustPut(t, m, message("t", 0, strings.Repeat("x", i*100)))
@@ -332,7 +333,7 @@ func TestSilentMasterIsNoticedAndRedialled(t *testing.T) {
 func TestSlaveWithLargerSegmentsStopsAndIsRefusedAtItsRestart(t *testing.T) {
 	m := openMaster(t, Options{SegmentBytes: 64 << 10})
 	dir := t.TempDir()
-	s := openSlave(t, m, Options{Store: dir, SegmentBytes: 256 << 10})
+	s := openSlave(t, m, Options{Wire: WirePlain, Store: dir, SegmentBytes: 256 << 10})
 	for m.log.EndOffset() < 80<<10 {
 		mustPut(t, m, message("t", 0, strings.Repeat("x", 3000)))
 	}

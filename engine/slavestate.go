@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 
+	"github.com/haengine/haengine/reactor"
 	"github.com/haengine/haengine/transfer"
 )
 
@@ -13,13 +14,13 @@ func (s *slave) noteState() {
 		return
 	}
 	if state == transfer.FollowerTransferring {
-		s.e.steady.info("following", "following the master", "master", s.e.opts.Master, "end_offset", s.log.EndOffset())
+		s.e.steady.info("following", "following the master", "master", s.master, "end_offset", s.log.EndOffset())
 		s.note(state.String(), nil)
 		return
 	}
 	err := errors.New(s.follower.Reason())
 	if state == transfer.FollowerStalled {
-		s.e.steady.warn("master-stalled", "replication is stalled", "master", s.e.opts.Master, "reason", err.Error())
+		s.e.steady.warn("master-stalled", "replication is stalled", "master", s.master, "reason", err.Error())
 	}
 	s.note(state.String(), err)
 }
@@ -41,5 +42,17 @@ func (s *slave) note(state string, err error) {
 func (s *slave) status() MasterStatus {
 	s.shared.Lock()
 	defer s.shared.Unlock()
-	return MasterStatus{Address: s.shared.address, State: s.shared.state, Mode: "plain", LastError: s.shared.lastError}
+	m := MasterStatus{Address: s.shared.address, State: s.shared.state, Mode: modePlain, LastError: s.shared.lastError}
+	if !s.extended.Load() {
+		return m
+	}
+	m.Mode = modeExtended
+	end := s.log.EndOffset()
+	master := max(s.shared.source.End, end)
+	lag, seconds := master-end, 0.0
+	if lag > 0 {
+		seconds = (reactor.Now() - s.shared.caughtUp).Seconds()
+	}
+	m.MaxOffset, m.LagBytes, m.LagSeconds = &master, &lag, &seconds
+	return m
 }

@@ -26,7 +26,7 @@ type Status struct {
 	Role            Role            `json:"role"`
 	State           State           `json:"state"`
 	Reason          string          `json:"reason,omitempty"` // a sentence: why it is not serving
-	Epoch           int64           `json:"epoch"`            // 0: no epochs are kept
+	Epoch           int32           `json:"epoch"`            // the last term that the log has bytes of, or may get; 0: none
 	MinOffset       int64           `json:"min_offset"`
 	MaxOffset       int64           `json:"max_offset"`
 	FlushedOffset   int64           `json:"flushed_offset"`
@@ -48,8 +48,9 @@ type ReplicaStatus struct {
 	Address        string  `json:"address"`
 	ReplicaID      string  `json:"replica_id"`
 	Mode           string  `json:"mode"`
-	AckedOffset    int64   `json:"acked_offset"` // received there
-	FlushedOffset  *int64  `json:"flushed_offset"`
+	AckedOffset    int64   `json:"acked_offset"`             // received there
+	FlushedOffset  *int64  `json:"flushed_offset"`           // checked and durable there; null in plain mode
+	DamagedOffset  *int64  `json:"damaged_offset,omitempty"` // the first byte that was found to be wrong there
 	LagBytes       int64   `json:"lag_bytes"`
 	LagSeconds     float64 `json:"lag_seconds"` // since it last held all that there was; 0 when it does
 	BytesPerSecond float64 `json:"bytes_per_second"`

@@ -10,12 +10,15 @@ import (
 // Status describes the node now. Any goroutine; it locks nothing that a put or
 // a loop needs for long.
 func (e *Engine) Status() Status {
-	info := e.log.Info()
+	info, id := e.log.Info(), e.identityNow()
 	s := Status{
-		Role: e.opts.Role, MinOffset: e.log.MinOffset(), MaxOffset: e.log.EndOffset(),
+		Role: e.Role(), MinOffset: e.log.MinOffset(), MaxOffset: e.log.EndOffset(),
 		FlushedOffset: e.log.FlushedOffset(), ConfirmedOffset: e.ConfirmedOffset(), QueuedOffset: e.log.DispatchedOffset(),
 		SegmentBytes: e.log.SegmentBytes(), Segments: info.Segments, Allocation: info.Allocation.String(), Waiters: e.rings.waiting(),
-		ClusterID: e.id.ClusterID, ReplicaID: e.id.ReplicaID, Replicas: []ReplicaStatus{},
+		ClusterID: id.ClusterID, ReplicaID: id.ReplicaID, Replicas: []ReplicaStatus{},
+	}
+	if list := e.log.Epochs(); len(list) > 0 {
+		s.Epoch = list[len(list)-1].Number
 	}
 	s.State, s.Reason = e.state()
 	if e.master != nil {

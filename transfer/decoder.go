@@ -5,9 +5,9 @@ package transfer
 // yet and nothing else, so its memory is bounded by the unit. The zero value
 // is not ready: use NewReportDecoder or NewHeaderDecoder.
 //
-// Invariant: 0 <= held < size <= FrameHeaderBytes.
+// Invariant: 0 <= held < size <= ExtendedHeaderBytes.
 type Decoder struct {
-	part [FrameHeaderBytes]byte
+	part [ExtendedHeaderBytes]byte
 	held int
 	size int
 }
@@ -17,6 +17,14 @@ func NewReportDecoder() Decoder { return Decoder{size: ReportBytes} }
 
 // NewHeaderDecoder returns a decoder of frame headers.
 func NewHeaderDecoder() Decoder { return Decoder{size: FrameHeaderBytes} }
+
+// newDecoder returns a decoder of units of size bytes, of which the first have
+// arrived already.
+func newDecoder(size int, begun []byte) Decoder {
+	d := Decoder{size: size}
+	d.held = copy(d.part[:], begun)
+	return d
+}
 
 // Take consumes n bytes of b, at most what the unit lacks. unit is the whole
 // unit, or nil when more bytes are needed; it is valid until the next call and

@@ -45,6 +45,9 @@ var (
 	// the master, though alive, has no such bytes. The next connection asks for
 	// the master's last segment.
 	ErrFirstSegmentGone = errors.New("master does not serve its log from the first byte")
+	// ErrHelloLate means that the master answered -1 after it was taken for
+	// RocketMQ's. The next connection waits longer.
+	ErrHelloLate = errors.New("master speaks the extended protocol, and said so late")
 )
 
 // ReportError is a report that cannot be true. It unwraps to ErrReportRange.

@@ -26,13 +26,17 @@ type Follower struct {
 	// What is remembered from one connection to the next.
 	askLast bool // report 0: the master did not serve the first byte
 	closes  int  // connections closed without a byte while asking for it
+	peer    string
+	peers   map[string]peerMemory
 
 	connection
 }
 
 // connection is a follower's state on one connection.
 type connection struct {
-	live     bool
+	live    bool
+	dialect dialect
+	extension
 	header   Decoder
 	first    int64 // the first report
 	empty    bool  // our log held nothing and had no place
@@ -74,17 +78,28 @@ func NewFollower(cfg FollowerConfig) *Follower {
 	if cfg.FrameBytesLimit <= 0 {
 		cfg.FrameBytesLimit = DefaultFrameBytesLimit
 	}
-	return &Follower{cfg: cfg}
+	cfg.HelloWait = orDefault(cfg.HelloWait, DefaultHelloWait)
+	cfg.PlainMemory = orDefault(cfg.PlainMemory, DefaultPlainMemory)
+	return &Follower{cfg: cfg, peers: map[string]peerMemory{}}
 }
 
-// Begin starts a connection and returns the first report to send on it.
+// Begin starts a connection and returns the first report to send on it: -1 to
+// ask for the extended protocol, else what beginPlain says.
+func (f *Follower) Begin(log Range, now time.Duration) (report int64) {
+	if f.cfg.Extended && now >= f.peers[f.peer].plainUntil {
+		return f.ask(now)
+	}
+	return f.beginPlain(log, now)
+}
+
+// beginPlain starts RocketMQ's protocol.
 //
 // An empty log asks for everything by reporting 1: a master takes 0 for "your
 // last segment", and the byte skipped is the top byte of a record's size, which
 // is 0. If that brought nothing, the next connection reports 0. A log that
 // holds data reports an offset up to OverlapBytes before its end, in the
 // segment of its last byte and never 0, and compares what comes again.
-func (f *Follower) Begin(log Range, now time.Duration) (report int64) {
+func (f *Follower) beginPlain(log Range, now time.Duration) (report int64) {
 	c := connection{
 		live: true, header: NewHeaderDecoder(), reported: -1,
 		begun: now, lastRead: now, progress: now, lastWrite: now, seen: now,
@@ -131,11 +146,13 @@ func (f *Follower) sticky() bool { return f.state >= FollowerStalled }
 func (f *Follower) enter(s FollowerState, reason string) { f.state, f.reason = s, reason }
 
 // Want returns what the next bytes of the stream are. Bytes is 0 when the
-// connection failed or there is none.
+// connection failed or there is none, and while a hello waits for its answer.
 func (f *Follower) Want() Want {
 	switch {
-	case f.failed != nil || !f.live:
+	case f.failed != nil || !f.live || f.dialect == dialectGreeted:
 		return Want{}
+	case f.payload.missing() > 0:
+		return Want{Kind: WantHeader, Offset: f.next, Bytes: int64(f.payload.missing())}
 	case f.left == 0:
 		return Want{Kind: WantHeader, Offset: f.next, Bytes: int64(f.header.Missing())}
 	case f.next < f.overlap:
@@ -158,19 +175,39 @@ func (f *Follower) Header(b []byte, log Range, now time.Duration) (n int, err er
 		f.headerBegun = now
 	}
 	f.lastRead, f.received, f.starting = now, true, false
+	if f.payload.missing() > 0 {
+		n = f.payload.take(b)
+		if f.payload.missing() == 0 {
+			f.failed = f.message()
+		}
+		return n, f.failed
+	}
 	unit, n := f.header.Take(b)
-	if unit != nil {
+	switch {
+	case unit == nil:
+	case f.dialect == dialectPlain:
 		f.failed = f.accept(ParseFrame(unit), log, now)
+	default:
+		f.failed = f.unit(unit, log, now)
 	}
 	return n, f.failed
 }
 
 // accept checks a whole header and makes its body the next bytes.
 func (f *Follower) accept(fr Frame, log Range, now time.Duration) error {
+	if f.dialect == dialectPlain && fr.Offset == notSaid && f.cfg.Extended {
+		f.peers[f.peer] = peerMemory{answers: true}
+		return ErrHelloLate
+	}
 	if what := f.check(fr); what != nil {
 		err := &FrameError{What: what, Frame: fr, Want: f.next, BytesLimit: f.cfg.FrameBytesLimit, SegmentBytes: f.cfg.SegmentBytes}
 		f.enter(FollowerRefused, err.Error())
 		return err
+	}
+	if f.gaveUp {
+		// A hello would have come before it.
+		f.gaveUp = false
+		f.peers[f.peer] = peerMemory{plainUntil: addTime(now, f.cfg.PlainMemory)}
 	}
 	f.next = fr.Offset
 	f.master = max(f.master, fr.End())
@@ -282,16 +319,24 @@ func (f *Follower) NextReport(log Range, now time.Duration) (report int64, ok bo
 	if !f.live || f.failed != nil {
 		return 0, false
 	}
+	switch {
+	case f.silent(now) && f.isPlain():
+		report = f.beginPlain(log, now)
+		f.gaveUp = true
+		return report, true
+	case f.dialect == dialectExtended && !f.verified, f.dialect == dialectAsking, f.dialect == dialectGreeted:
+		return 0, false
+	}
 	report = f.first
 	if f.verified && (!f.empty || f.grown) {
 		report = max(log.End, f.first)
 	}
-	return report, report > f.reported || now-f.lastWrite >= f.cfg.Heartbeat
+	return report, report > f.reported || now-f.lastWrite >= f.cfg.Heartbeat || f.acksMoved()
 }
 
 // Reported tells that a report was written.
 func (f *Follower) Reported(offset int64, now time.Duration) {
-	f.reported, f.lastWrite = max(f.reported, offset), now
+	f.reported, f.lastWrite, f.told = max(f.reported, offset), now, f.acks
 }
 
 // State returns what the follower is doing.
@@ -301,5 +346,5 @@ func (f *Follower) State() FollowerState { return f.state }
 func (f *Follower) Reason() string { return f.reason }
 
 // MasterOffset returns the highest offset that the master showed to have on
-// this connection: the end of its last frame.
-func (f *Follower) MasterOffset() int64 { return f.master }
+// this connection: the end of its last frame, or what an extended frame said.
+func (f *Follower) MasterOffset() int64 { return max(f.master, f.source.End) }

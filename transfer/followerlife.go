@@ -24,11 +24,13 @@ func (f *Follower) Expired(now time.Duration) error {
 	if !f.live || f.failed != nil {
 		return f.failed
 	}
-	if !f.verified && f.state != FollowerStalled && now-f.progress >= f.cfg.Heartbeat {
+	if f.dialect == dialectPlain && !f.verified && f.state != FollowerStalled && now-f.progress >= f.cfg.Heartbeat {
 		f.enter(FollowerStalled, fmt.Sprintf("master has sent nothing past offset %d, our log ends at %d: it is behind us, has deleted what follows, or has another history", f.next, f.end))
 	}
 	limit := f.cfg.Housekeeping
 	switch {
+	case f.silent(now) && !f.isPlain():
+		f.failed = &ExpiredError{Peer: "master", What: ErrSilent, After: now - f.begun}
 	case f.asksInVain() && now-f.heartbeatAt >= f.cfg.Heartbeat:
 		f.failed = ErrFirstSegmentGone
 	case f.header.Held() > 0 && now-f.headerBegun >= limit:
@@ -43,11 +45,11 @@ func (f *Follower) Expired(now time.Duration) error {
 // with nothing but heartbeats. The first alone proves nothing: a real master
 // that was idle sends one before its first frame.
 func (f *Follower) asksInVain() bool {
-	return f.empty && f.first == 1 && f.heartbeats > 0 && !f.moved
+	return f.dialect == dialectPlain && f.empty && f.first == 1 && f.heartbeats > 0 && !f.moved
 }
 
 // waiting tells whether silence is in order.
-func (f *Follower) waiting() bool { return f.empty && !f.received }
+func (f *Follower) waiting() bool { return f.dialect == dialectPlain && f.empty && !f.received }
 
 // Deadline returns when NextReport, Expired or State may next change by time
 // alone. What is due already is not a deadline: ask NextReport and Expired
@@ -60,6 +62,9 @@ func (f *Follower) Deadline() time.Duration {
 		return math.MinInt64
 	}
 	at := earlier(math.MaxInt64, addTime(f.lastWrite, f.cfg.Heartbeat), f.seen)
+	if f.dialect == dialectAsking && f.header.Held() == 0 {
+		at = earlier(at, addTime(f.begun, f.helloWait()), f.seen)
+	}
 	if !f.waiting() {
 		at = min(at, addTime(f.lastRead, f.cfg.Housekeeping))
 	}
@@ -69,7 +74,7 @@ func (f *Follower) Deadline() time.Duration {
 	if f.asksInVain() {
 		at = min(at, addTime(f.heartbeatAt, f.cfg.Heartbeat))
 	}
-	if !f.verified && f.state != FollowerStalled {
+	if f.dialect == dialectPlain && !f.verified && f.state != FollowerStalled {
 		at = min(at, addTime(f.progress, f.cfg.Heartbeat))
 	}
 	return at
@@ -88,13 +93,18 @@ func (f *Follower) Ended(err error, now time.Duration) {
 		}
 		return
 	}
-	if c.empty {
+	if c.empty && c.dialect == dialectPlain {
 		f.remember(&c, err)
 	}
 	closed := errors.Is(err, io.EOF) && !c.received
 	switch {
+	case c.dialect == dialectAsking:
+		f.unanswered(closed, err, now)
+		if !f.sticky() {
+			f.enter(FollowerConnecting, reasonOf(err))
+		}
 	case f.state == FollowerDiverged || f.state == FollowerRefused:
-	case f.state == FollowerStalled && errors.Is(err, ErrSilent):
+	case f.state == FollowerStalled && (errors.Is(err, ErrSilent) || errors.Is(err, ErrRefused)):
 	case closed && !c.empty:
 		f.enter(FollowerRefused, fmt.Sprintf("master closed the connection without a byte after we asked for offset %d (our log ends at %d): it does not hold that offset, or refuses us", c.first, c.end))
 	default:

@@ -9,6 +9,10 @@ import (
 const (
 	DefaultOverlapBytes    = 64 << 10
 	DefaultFrameBytesLimit = 64 << 20
+	// DefaultHelloWait is how long a master has to answer -1 before it is taken
+	// for RocketMQ's own, and DefaultPlainMemory for how long it is then.
+	DefaultHelloWait   = time.Second
+	DefaultPlainMemory = 10 * time.Minute
 )
 
 // FollowerConfig is what a follower needs to know. Zero values are defaults.
@@ -18,6 +22,13 @@ type FollowerConfig struct {
 	Housekeeping    time.Duration
 	OverlapBytes    int64 // bytes compared again at each connection; 0: DefaultOverlapBytes, below 0: none
 	FrameBytesLimit int32 // largest body taken; 0: DefaultFrameBytesLimit
+
+	// Extended has each connection ask for the extended protocol first. A master
+	// that is silent for HelloWait is RocketMQ's: the connection goes on in its
+	// protocol, and so do later ones for PlainMemory.
+	Extended    bool
+	HelloWait   time.Duration
+	PlainMemory time.Duration
 }
 
 // FollowerState says what a follower is doing.

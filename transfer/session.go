@@ -21,9 +21,12 @@ type SessionConfig struct {
 	FrameBytesMax int32  // largest body; 0: DefaultFrameBytes, never above FrameBytesMax
 	SegmentBytes  int64  // segment size of the log; must be set
 	HistoryFirst  bool   // a replica that reports 0 gets the whole log, not the last segment
-	Heartbeat     time.Duration
-	Housekeeping  time.Duration
-	Rate          int64 // bytes a second, headers included; 0: no limit
+	// Hello is what this node says of itself to a haengine replica; its log's
+	// range is filled in. nil: RocketMQ's own protocol only.
+	Hello        *Hello
+	Heartbeat    time.Duration
+	Housekeeping time.Duration
+	Rate         int64 // bytes a second, headers included; 0: no limit
 }
 
 type sessionPhase uint8
@@ -49,6 +52,8 @@ type Session struct {
 	reports Decoder
 	phase   sessionPhase
 	begun   time.Duration // the connection's start
+
+	wire // of a haengine replica
 
 	first      int64 // the first report
 	start      int64 // where serving began
@@ -92,9 +97,20 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 // closed then, and every later call fails the same way.
 func (s *Session) Feed(b []byte, log Range, now time.Duration) error {
 	for s.failed == nil && len(b) > 0 {
+		if s.payload.missing() > 0 {
+			b = b[s.payload.take(b):]
+			if s.payload.missing() == 0 {
+				s.failed = s.message(log, now)
+			}
+			continue
+		}
 		unit, n := s.reports.Take(b)
 		b = b[n:]
-		if unit != nil {
+		switch {
+		case unit == nil:
+		case s.extended:
+			s.failed = s.extendedReport(unit, now)
+		default:
 			s.failed = s.report(ParseReport(unit), b, log, now)
 		}
 	}
@@ -105,8 +121,16 @@ func (s *Session) Feed(b []byte, log Range, now time.Duration) error {
 func (s *Session) report(offset int64, rest []byte, log Range, now time.Duration) error {
 	switch s.phase {
 	case sessionSilent, sessionHello:
-		if offset == -1 && s.phase == sessionSilent {
+		switch {
+		case offset == helloAsked && s.phase == sessionSilent:
 			s.phase = sessionHello
+			if len(rest) < ReportBytes { // else it has gone on already
+				s.greet(log)
+			}
+			return nil
+		case offset == extendedMark && s.greeted:
+			s.extended = true
+			s.reports = newDecoder(ExtendedReportBytes, AppendReport(nil, extendedMark))
 			return nil
 		}
 		if err := s.begin(offset, rest, log); err != nil {
@@ -205,7 +229,7 @@ func looksLikeController(offset int64) bool {
 }
 
 // Started tells whether a valid first report was made: only then is the
-// connection a replica.
+// connection a replica. A haengine replica's hello is one when it was proved.
 func (s *Session) Started() bool { return s.phase >= sessionHeld }
 
 // Acked returns one past what the replica said it holds; 0 until its place in
@@ -225,7 +249,7 @@ func (s *Session) SentOffset() int64 { return s.sent }
 // longer frame.
 func (s *Session) Next(log Range, now time.Duration) (f Frame, ok bool) {
 	s.seen = now
-	if s.failed != nil || s.left > 0 || !s.Started() {
+	if s.failed != nil || s.left > 0 || !s.Started() || len(s.control) > 0 {
 		return Frame{}, false
 	}
 	if s.phase == sessionHeld {
@@ -240,7 +264,7 @@ func (s *Session) Next(log Range, now time.Duration) (f Frame, ok bool) {
 	switch n := s.frameBytes(log); {
 	case n > 0 && s.pacer.Ready(now):
 		f = Frame{Offset: s.sent, Bytes: n}
-	case now-s.lastSent >= s.cfg.Heartbeat:
+	case now-s.lastSent >= s.cfg.Heartbeat || s.welcome:
 		f = Frame{Offset: s.sent}
 	default:
 		return Frame{}, false
@@ -255,6 +279,10 @@ func (s *Session) Next(log Range, now time.Duration) (f Frame, ok bool) {
 // segment, because a real slave drops a body that does not.
 func (s *Session) frameBytes(log Range) int32 {
 	n := min(log.End-s.sent, s.cfg.SegmentBytes-s.sent%s.cfg.SegmentBytes)
+	if s.extended {
+		_, end := epochAt(s.epochs, s.sent)
+		return int32(min(n, end-s.sent, int64(s.replica.FrameBytes), s.pacer.Quantum()))
+	}
 	return int32(min(n, int64(s.cfg.FrameBytesMax), s.pacer.Quantum()))
 }
 
@@ -263,14 +291,14 @@ func (s *Session) frameBytes(log Range) int32 {
 // the first call on a frame with a body is in flight, and a heartbeat is done:
 // do not ask Next before its header is out.
 func (s *Session) Sent(f Frame, bodyBytes int32, now time.Duration) {
-	s.lastSent, s.offered = now, false
+	s.lastSent, s.offered, s.welcome = now, false, false
 	if f.Bytes == 0 {
 		return
 	}
 	if s.left == 0 {
 		invariant.Check(f.Offset == s.sent, "a frame begins where the last one ended")
 		s.left = f.Bytes
-		s.pacer.Take(FrameHeaderBytes+int64(f.Bytes), now)
+		s.pacer.Take(s.headerBytes()+int64(f.Bytes), now)
 	}
 	invariant.Check(0 <= bodyBytes && bodyBytes <= s.left, "no more goes out than the frame holds")
 	s.left -= bodyBytes

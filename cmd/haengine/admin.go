@@ -17,7 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// admin answers /healthz, /readyz, /status and /metrics. It listens before the
+// admin answers /healthz, /readyz, /status and /metrics, and takes /promote and
+// /follow. It listens before the
 // store is opened, so that a long recovery can be watched. Every method may be
 // called from any goroutine.
 type admin struct {
@@ -47,10 +48,12 @@ func openAdmin(addr string, o engine.Options, gatherer prometheus.Gatherer, logg
 	mux.HandleFunc("GET /healthz", a.healthz)
 	mux.HandleFunc("GET /readyz", a.readyz)
 	mux.HandleFunc("GET /status", a.statusz)
+	mux.HandleFunc("POST /promote", a.promote)
+	mux.HandleFunc("POST /follow", a.follow)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))
 	a.listener = listener
 	a.server = &http.Server{
-		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: roleChangeTimeout + 5*time.Second,
 		IdleTimeout: time.Minute, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}
 	go func() {

@@ -211,3 +211,20 @@ func waitForReplicas(ctx context.Context, node *engine.Engine, replicas int) boo
 		}
 	}
 }
+
+// waitForMaster waits until the node is a master; false means that ctx ended.
+func waitForMaster(ctx context.Context, node *engine.Engine) bool {
+	events, unsubscribe := node.Subscribe(16)
+	defer unsubscribe()
+	for node.Role() == engine.Slave {
+		select {
+		case <-ctx.Done():
+			return false
+		case _, ok := <-events:
+			if !ok {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -131,8 +131,11 @@ func runLoad(ctx context.Context, plan loadPlan, node *engine.Engine, logger *sl
 	if !plan.on {
 		return nil
 	}
-	if node.Status().Role == engine.Slave {
-		logger.Warn("load begins only when the node is a master", "role", engine.Slave.String())
+	if node.Role() == engine.Slave {
+		logger.Info("load begins when the node is promoted")
+		if !waitForMaster(ctx, node) {
+			return nil
+		}
 	}
 	puts, err := plan.run(ctx, node, stdout)
 	logger.Info("load ended", "puts", puts)

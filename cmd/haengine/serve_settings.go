@@ -52,7 +52,7 @@ func (n *nodeSettings) define(s *settings) {
 	s.add("segment-bytes", "BYTES", "", "segment file size of a new store, 64KiB to 2GiB-1 (default: the store's own, or 1GiB)", toBytes(&o.SegmentBytes, engine.SegmentBytesMin, engine.SegmentBytesMax))
 	s.add("retention", "DURATION", "72h", "age of a segment's last record after which it goes; 0 keeps all; a store of RocketMQ's is cleaned only when this is given", toDuration(&o.Retention, 0))
 	s.add("retention-disk", "PERCENT", "85", "disk use above which the oldest segments go early; 0: never", toInt(&o.RetentionDisk, 0, 100))
-	s.add("wire", "MODE", "auto", "auto or plain; the same for now: this version speaks RocketMQ's plain protocol only", toEnum(&o.Wire, engine.ParseWireMode))
+	s.add("wire", "MODE", "auto", "auto, which asks a peer for the extended protocol and speaks RocketMQ's if it does not know it, or plain, which never asks", toEnum(&o.Wire, engine.ParseWireMode))
 	s.add("plain-identity", "KIND", "ip", "what one replica is in plain mode: ip or connection", toEnum(&o.PlainIdentity, engine.ParsePlainIdentity))
 	s.add("plain-history", "KIND", "last", "what an empty plain slave gets: the last segment, or everything from the first", toEnum(&o.PlainHistory, engine.ParsePlainHistory))
 	s.add("cluster-id", "ID", "", "who may replicate with whom (default: the store's own)", toString(&o.ClusterID))

@@ -59,7 +59,7 @@ type nodeStatus struct {
 	Role         string                 `json:"role"`
 	State        string                 `json:"state"`
 	Reason       string                 `json:"reason"`
-	Epoch        int64                  `json:"epoch"`
+	Epoch        int32                  `json:"epoch"`
 	Min          int64                  `json:"min_offset"`
 	Max          int64                  `json:"max_offset"`
 	Flushed      int64                  `json:"flushed_offset"`
@@ -216,11 +216,11 @@ func humanBytes(reason string) string {
 	})
 }
 
-func epochText(epoch int64) string {
+func epochText(epoch int32) string {
 	if epoch == 0 {
 		return "-"
 	}
-	return count(epoch)
+	return strconv.Itoa(int(epoch))
 }
 
 func masterLag(m *engine.MasterStatus) string {

@@ -29,6 +29,7 @@ type status struct {
 	} `json:"replicas"`
 	Master *struct {
 		State     string `json:"state"`
+		Mode      string `json:"mode"`
 		LastError string `json:"last_error"`
 	} `json:"master"`
 }

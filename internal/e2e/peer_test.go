@@ -64,6 +64,7 @@ type fakeMaster struct {
 
 // listenAsMaster calls serve for each connection, with its slave's first
 // report, on a goroutine of its own; the connection is closed when it returns.
+// Like RocketMQ's master it is silent on -1 and waits for the next report.
 func listenAsMaster(t testing.TB, serve func(c net.Conn, first int64)) *fakeMaster {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -91,8 +92,15 @@ func listenAsMaster(t testing.TB, serve func(c net.Conn, first int64)) *fakeMast
 			all.Go(func() {
 				defer c.Close()
 				var first [8]byte
-				if _, err := io.ReadFull(c, first[:]); err == nil {
-					serve(c, int64(binary.BigEndian.Uint64(first[:])))
+				offset := int64(-1)
+				for offset == -1 {
+					if _, err := io.ReadFull(c, first[:]); err != nil {
+						break
+					}
+					offset = int64(binary.BigEndian.Uint64(first[:]))
+				}
+				if offset != -1 {
+					serve(c, offset)
 				}
 				mu.Lock()
 				delete(open, c)

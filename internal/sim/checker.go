@@ -56,6 +56,10 @@ func (w *World) checkSession(s *server) {
 // its master lost something, and a later one never is.
 func (w *World) checkRefusal(s *server, err error) {
 	var report *transfer.ReportError
+	var refusal *transfer.RefusalError
+	if errors.As(err, &refusal) && refusal.ByPeer && (len(w.histories) > 1 || refusal.Code == transfer.RefusedBehind) {
+		return // it has met what another history wrote, or an upstream that lost its end and gets it again
+	}
 	if s.peer == nil || errors.As(err, &report) && report.First || errors.Is(err, transfer.ErrUnservable) {
 		return
 	}

@@ -12,7 +12,9 @@ type client struct {
 	node   *Node
 	socket *Socket
 	out    []byte // what is left of a report
-	armed  time.Duration
+
+	preparing bool // the master's hello waits for its answer
+	armed     time.Duration
 }
 
 // dial connects a node to its upstream, after the time that takes.
@@ -34,6 +36,7 @@ func (n *Node) dial() {
 		n.client = c
 		n.dials++
 		now := w.clock.Now()
+		n.follower.SetPeer(n.upstream.name)
 		report := n.follower.Begin(n.log.Range(), now)
 		c.report(report, now)
 		c.rearm()
@@ -64,7 +67,7 @@ func (n *Node) ended(c *client, err error) {
 }
 
 func (c *client) Readable() {
-	for !c.socket.Over() {
+	for !c.socket.Over() && !c.preparing {
 		took, err := c.receive()
 		if err != nil {
 			c.socket.Close(err)
@@ -92,6 +95,12 @@ func (c *client) receive() (int, error) {
 	case transfer.WantHeader:
 		if _, err := n.follower.Header(buf, n.log.Range(), now); err != nil {
 			return got, err
+		}
+		if hello, ok := n.follower.Greeting(); ok {
+			c.greeted(hello)
+		}
+		if e := n.follower.Epoch(); e.Number > 0 && (len(n.epochs) == 0 || e.Number > n.epochs[len(n.epochs)-1].Number) {
+			n.addEpoch(e)
 		}
 		if base, ok := n.follower.StartOffset(); ok {
 			n.start(base)
@@ -140,6 +149,7 @@ func (c *client) turn() {
 		n.backoff.Succeeded()
 	}
 	if len(c.out) == 0 {
+		n.follower.SetAcks(n.log.flushed, -1)
 		if report, due := n.follower.NextReport(n.log.Range(), now); due {
 			c.report(report, now)
 		}
@@ -149,10 +159,10 @@ func (c *client) turn() {
 
 func (c *client) report(offset int64, now time.Duration) {
 	n := c.node
-	if end := n.log.Range().End; offset > end && (end != 0 || offset != 1) {
+	if end := n.log.Range().End; offset > end && (end != 0 || offset != 1 && !n.follower.Extended()) {
 		n.world.fail("%s reports %d, its log ends at %d", n.name, offset, end)
 	}
-	c.out = transfer.AppendReport(nil, offset)
+	c.out = n.follower.AppendReport(nil, offset)
 	n.follower.Reported(offset, now)
 	c.Writable()
 }

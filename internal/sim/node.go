@@ -26,6 +26,7 @@ type Node struct {
 	servers     []*server
 	client      *client
 	follower    *transfer.Follower
+	epochs      []transfer.Epoch // of its log, durable
 	backoff     *transfer.Backoff
 	quorum      *transfer.Quorum
 	waking      bool
@@ -39,10 +40,15 @@ func (n *Node) begin() {
 	n.up = true
 	n.life++
 	n.quorum = transfer.NewQuorum()
+	n.cutEpochs()
 	if n.upstream == nil {
+		n.newTerm()
 		return
 	}
-	n.follower = transfer.NewFollower(transfer.FollowerConfig{SegmentBytes: n.log.segment, OverlapBytes: n.world.cfg.OverlapBytes})
+	n.follower = transfer.NewFollower(transfer.FollowerConfig{
+		SegmentBytes: n.log.segment, OverlapBytes: n.world.cfg.OverlapBytes,
+		Extended: n.extended(), PlainMemory: 5 * time.Second,
+	})
 	n.backoff = transfer.NewBackoff(n.world.random.Int64N)
 	n.dial()
 }
@@ -107,6 +113,9 @@ func (n *Node) settled() bool {
 				return true
 			}
 		}
+	}
+	if n.world.cfg.Extended && !n.world.cfg.PlainMaster {
+		return false // there is always a way on
 	}
 	stopped := n.follower.State() >= transfer.FollowerStalled && n.follower.Reason() != ""
 	return len(n.world.histories) > 1 && (stopped || !n.upstream.follows())

@@ -21,7 +21,9 @@ type server struct {
 	out   []byte // what is left of the frame, header first
 	body  int32  // body bytes of the frame that went out
 	full  bool   // the socket refused bytes
-	armed time.Duration
+
+	proving bool
+	armed   time.Duration
 }
 
 func (n *Node) accept(socket *Socket, peer *Node) {
@@ -31,9 +33,14 @@ func (n *Node) accept(socket *Socket, peer *Node) {
 	if peer != nil {
 		name = peer.name
 	}
+	var hello *transfer.Hello
+	if n.extended() {
+		own := n.hello()
+		hello = &own
+	}
 	s.session = transfer.NewSession(transfer.SessionConfig{
 		Peer: name, SegmentBytes: n.log.segment, FrameBytesMax: int32(w.cfg.FrameBytes),
-		HistoryFirst: w.cfg.HistoryFirst, Rate: w.cfg.Rate,
+		HistoryFirst: w.cfg.HistoryFirst, Rate: w.cfg.Rate, Hello: hello,
 	}, w.clock.Now())
 	socket.Serve(s)
 	n.servers = append(n.servers, s)
@@ -42,14 +49,18 @@ func (n *Node) accept(socket *Socket, peer *Node) {
 
 func (s *server) Readable() {
 	w, buf := s.node.world, make([]byte, 64)
+	s.session.SetEpochs(s.node.epochs)
 	for !s.socket.Over() {
 		n, err := s.socket.Read(buf)
 		if n > 0 {
 			if bad := s.session.Feed(buf[:n], s.node.log.Range(), w.clock.Now()); bad != nil {
 				w.trace("%s: %v", s.node.name, bad)
 				w.checkRefusal(s, bad)
-				s.socket.Close(bad)
+				s.end(bad)
 				return
+			}
+			if from, to, ok := s.session.Unproved(); ok {
+				s.prove(from, to)
 			}
 			s.acknowledge()
 			continue
@@ -76,7 +87,7 @@ func (s *server) acknowledge() {
 		}
 		s.member = m
 	}
-	s.member.Ack(s.session.Acked(), -1)
+	s.member.Ack(s.session.Acked(), s.session.Acks().Flushed)
 }
 
 func (s *server) Writable() { s.full = false; s.send() }
@@ -85,13 +96,21 @@ func (s *server) send() {
 	w := s.node.world
 	for !s.socket.Over() && !s.full {
 		now := w.clock.Now()
+		if control := s.session.Control(); len(control) > 0 && len(s.out) == 0 {
+			n := s.socket.Write(control[:1+w.random.IntN(len(control))])
+			s.session.ControlSent(n, now)
+			s.full = n == 0
+			continue
+		}
+		s.session.SetEpochs(s.node.epochs)
 		if len(s.out) == 0 {
 			f, ok := s.session.Next(s.node.log.Range(), now)
 			if !ok {
 				break
 			}
 			s.frame, s.body = f, 0
-			s.out = append(transfer.AppendFrame(nil, f), s.node.log.View(f.Offset, int(f.Bytes))...)
+			head := s.session.AppendHeader(nil, f, transfer.Source{End: s.node.log.Range().End})
+			s.out = append(head, s.node.log.View(f.Offset, int(f.Bytes))...)
 		}
 		head := len(s.out) - int(s.frame.Bytes-s.body)
 		n := s.socket.Write(s.out[:1+w.random.IntN(len(s.out))])
@@ -124,7 +143,7 @@ func (s *server) rearm() {
 		s.armed = never
 		if err := s.session.Expired(w.clock.Now()); err != nil {
 			w.trace("%s: %v", s.node.name, err)
-			s.socket.Close(err)
+			s.end(err)
 			return
 		}
 		s.send()

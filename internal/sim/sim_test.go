@@ -62,6 +62,29 @@ func TestNoReplicaMixesTwoHistories(t *testing.T) {
 	})
 }
 
+// Two of ours get there in the extended protocol, too, from any start.
+func TestExtendedReplicasAgreeAfterAnyFaults(t *testing.T) {
+	runSeeds(t, func(r *rand.Rand) Config {
+		return Config{Extended: true, Replicas: 1 + r.IntN(3), Cascade: r.IntN(2) == 0, FrameBytes: 1 + r.IntN(5000)}
+	})
+}
+
+// A master that loses its end begins a new term: each replica that holds what
+// was lost cuts it, by itself, and all logs are one history in the end.
+func TestExtendedReplicasFollowANewTerm(t *testing.T) {
+	runSeeds(t, func(r *rand.Rand) Config {
+		return Config{Extended: true, Fork: true, Replicas: 1 + r.IntN(3), Cascade: r.IntN(2) == 0, FrameBytes: 1 + r.IntN(5000)}
+	})
+}
+
+// A master that speaks RocketMQ's protocol only gets replicas that asked for
+// more.
+func TestReplicasOfAPlainMasterAgree(t *testing.T) {
+	runSeeds(t, func(r *rand.Rand) Config {
+		return Config{Extended: true, PlainMaster: true, Replicas: 1 + r.IntN(3), Cascade: r.IntN(2) == 0, OverlapBytes: 1 + r.Int64N(1000)}
+	})
+}
+
 // A paced session keeps its replica alive and gets there in the end.
 func TestPacedReplicasGetThere(t *testing.T) {
 	runSeeds(t, func(r *rand.Rand) Config {

@@ -17,6 +17,8 @@ type Config struct {
 	Cascade      bool          // one more replica follows the first one
 	Fork         bool          // the master may crash and lose what was not durable: a second history
 	HistoryFirst bool          // an empty replica that reports 0 gets the whole log
+	Extended     bool          // all nodes speak the extended protocol if the peer does
+	PlainMaster  bool          // but for the first one
 	Segment      int64         // bytes
 	OverlapBytes int64         // what a replica compares again
 	FrameBytes   int           // largest body

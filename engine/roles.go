@@ -1,0 +1,209 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/haengine/haengine/commitlog"
+	"github.com/haengine/haengine/transfer"
+)
+
+// ErrMaster means that a node which is a master already was to become one.
+var ErrMaster = errors.New("this node is a master already")
+
+// RoleChange is what a change of a node's role came to.
+type RoleChange struct {
+	Role      Role   `json:"role"`
+	Epoch     int32  `json:"epoch"`
+	EndOffset int64  `json:"end_offset"`
+	Cut       string `json:"cut,omitempty"` // the file that keeps what was cut
+}
+
+// roles is a node's role, which may change while it runs.
+type roles struct {
+	sync.Mutex // one change at a time, and not beside Close
+	ended      bool
+}
+
+// Role is what the node does now. Any goroutine.
+func (e *Engine) Role() Role { return Role(e.role.Load()) }
+
+// PromoteOptions say how a node becomes a master.
+type PromoteOptions struct {
+	Role Role // AsyncMaster or SyncMaster
+	// NewEpoch lets a master begin another epoch; without it promoting a master
+	// is refused.
+	NewEpoch bool
+}
+
+// Promote makes a slave a master: it leaves its master, cuts a record that it
+// has not got whole, and begins an epoch, durably, before it takes the first
+// put. The caller sees to it that the old master takes no more puts, or lets go
+// of what they wrote: it does when it follows this node.
+//
+// A master with NewEpoch begins another epoch; puts wait meanwhile. The error is
+// ErrMaster, ErrClosed, ErrOptions, or the log's; the role is as it was then,
+// but that a slave has left its master and dials it again.
+//
+// RocketMQ: AutoSwitchHAService.changeToMaster.
+func (e *Engine) Promote(ctx context.Context, o PromoteOptions) (RoleChange, error) {
+	if o.Role != AsyncMaster && o.Role != SyncMaster {
+		return RoleChange{}, fmt.Errorf("role %v is no master's: %w", o.Role, ErrOptions)
+	}
+	e.changing.Lock()
+	defer e.changing.Unlock()
+	if e.changing.ended {
+		return RoleChange{}, ErrClosed
+	}
+	was := e.Role()
+	if was != Slave && !o.NewEpoch {
+		return RoleChange{}, fmt.Errorf("%w, in epoch %d; a new epoch has to be asked for", ErrMaster, lastEpoch(*e.terms.Load()))
+	}
+	var change RoleChange
+	var err error
+	if was == Slave {
+		e.slave.Load().stop()
+		if change.Cut, err = e.log.TakeOver(); err == nil {
+			err = e.beginEpoch()
+		}
+		if err != nil {
+			e.follow(e.slave.Load().master)
+			return change, fmt.Errorf("promote: %w", err)
+		}
+	} else {
+		release, err := e.holdPuts(ctx)
+		if err != nil {
+			return change, err
+		}
+		err = e.beginEpoch()
+		release()
+		if err != nil {
+			return change, fmt.Errorf("begin an epoch: %w", err)
+		}
+	}
+	e.slave.Store(nil)
+	e.role.Store(uint32(o.Role))
+	e.changed(&change)
+	return change, nil
+}
+
+// Follow makes the node a slave of the master at an address, HOST:PORT. A master
+// takes no more puts from the call on; those that wait for replicas end at once,
+// as not replicated. What this log holds and the new master does not is cut when
+// that one's epochs tell so. A slave changes its master.
+//
+// RocketMQ: AutoSwitchHAService.changeToSlave.
+func (e *Engine) Follow(ctx context.Context, address string) (RoleChange, error) {
+	if err := checkAddress("master", address); err != nil {
+		return RoleChange{}, fmt.Errorf("%w: %w", ErrOptions, err)
+	}
+	e.changing.Lock()
+	defer e.changing.Unlock()
+	if e.changing.ended {
+		return RoleChange{}, ErrClosed
+	}
+	if s := e.slave.Load(); s != nil {
+		s.stop()
+	} else {
+		was := e.role.Swap(uint32(Slave)) // no put begins from here on
+		if err := e.awaitAppends(ctx); err != nil {
+			e.role.Store(was)
+			return RoleChange{}, err
+		}
+		e.rings.expireReplicaWaits()
+		if e.master != nil {
+			e.master.endAll(&transfer.RefusalError{Code: transfer.RefusedStopping, Text: "this node is no master any more; it follows " + address})
+		}
+	}
+	e.follow(address)
+	var change RoleChange
+	e.changed(&change)
+	return change, nil
+}
+
+// follow starts a connection to a master.
+func (e *Engine) follow(address string) {
+	s := newSlave(e, address)
+	e.slave.Store(s)
+	if err := e.log.Writable(); err != nil {
+		s.trouble(err) // met before there was a slave to tell
+	}
+	s.start()
+}
+
+// changed tells of a change that was made.
+func (e *Engine) changed(c *RoleChange) {
+	c.Role, c.Epoch, c.EndOffset = e.Role(), lastEpoch(*e.terms.Load()), e.log.EndOffset()
+	e.opts.Logger.Info("role changed", "role", c.Role.String(), "epoch", c.Epoch, "end_offset", c.EndOffset)
+	e.events.send(Event{Kind: RoleChanged, Role: c.Role, Offset: c.EndOffset})
+	e.progress.wake()
+}
+
+// holdPuts keeps puts before their append until release is called, and waits
+// for those that are in it.
+func (e *Engine) holdPuts(ctx context.Context) (release func(), err error) {
+	gate := make(chan struct{})
+	e.held.Store(&gate)
+	release = func() {
+		e.held.Store(nil)
+		close(gate)
+	}
+	if err := e.awaitAppends(ctx); err != nil {
+		release()
+		return nil, err
+	}
+	return release, nil
+}
+
+// awaitAppends waits until no put is before or in its append.
+func (e *Engine) awaitAppends(ctx context.Context) error {
+	tick := time.NewTicker(200 * time.Microsecond)
+	defer tick.Stop()
+	for e.inflight.Load() > 0 {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// startEpoch begins a term if this master needs a new one: when the log's last
+// is not its own, after an unclean stop, since it may have lost what a replica
+// holds, and when a broker has written meanwhile, who notes no epoch.
+func (e *Engine) startEpoch() error {
+	list, own := e.log.Epochs(), e.identityNow()
+	found := e.log.Info()
+	if n := len(list); n > 0 && own.Term == termName(list[n-1].ID) && found.CleanShutdown && found.Untouched {
+		return nil
+	}
+	return e.beginEpoch()
+}
+
+// beginEpoch begins a term of this node's at the log's end, durably.
+func (e *Engine) beginEpoch() error {
+	last := lastEpoch(*e.terms.Load())
+	if last == math.MaxInt32 {
+		return errors.New("there is no epoch after the last one")
+	}
+	// A power cut must not take it back: another one of the same number would
+	// follow, and a replica may know this one.
+	if err := e.log.Flush(); err != nil {
+		return err
+	}
+	next := commitlog.Epoch{Number: last + 1, ID: newTermID(), Start: e.log.EndOffset()}
+	if err := e.addEpoch(next); err != nil {
+		return err
+	}
+	// Last: a term that is not noted as ours is followed by another one.
+	own := e.identityNow()
+	own.Term = termName(next.ID)
+	return e.noteIdentity(own)
+}
+
+func termName(id uint64) string { return fmt.Sprintf("%016x", id) }

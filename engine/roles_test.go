@@ -1,0 +1,159 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A slave becomes the master, the old master its slave: puts go on with the next
+// queue offsets, and both logs are one.
+func TestAMasterAndItsSlaveChangePlaces(t *testing.T) {
+	a := openMaster(t, Options{})
+	b := openSlave(t, a, Options{HAListen: "127.0.0.1:0"})
+	puts(t, a, 20)
+	follow(t, a, b)
+	for i := range 3 {
+		change, err := b.Promote(context20(t), PromoteOptions{Role: AsyncMaster})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := int32(i + 2); change.Epoch != want || change.EndOffset != a.log.EndOffset() {
+			t.Fatalf("change %+v, want epoch %d at %d", change, want, a.log.EndOffset())
+		}
+		if r := mustPut(t, b, message("t", 0, "first of the new master's")); r.QueueOffset != int64(20+2*i) {
+			t.Fatalf("queue offset %d, want %d", r.QueueOffset, 20+2*i)
+		}
+		if i%2 == 1 {
+			puts(t, a, 1) // nobody will have it, and it goes
+		}
+		if _, err := a.Follow(context20(t), b.HAAddr().String()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Put(context20(t), message("t", 0, "x")); !errors.Is(err, ErrNotMaster) {
+			t.Fatalf("a put on the new slave: %v", err)
+		}
+		mustPut(t, b, message("t", 0, "x"))
+		follow(t, b, a)
+		a, b = b, a
+	}
+	if got := a.log.Epochs(); len(got) != 4 {
+		t.Errorf("epochs %+v", got)
+	}
+}
+
+// A put that waits for a replica ends when its master is demoted, at once.
+func TestDemotionEndsTheWaits(t *testing.T) {
+	m := openMaster(t, Options{Role: SyncMaster, SlaveTimeout: time.Hour, Wire: WirePlain})
+	if r, _ := m.Put(context20(t), message("t", 0, "first")); r.Status != PutSlaveNotAvailable {
+		t.Fatal(r.Status)
+	}
+	dialRaw(t, m).report(m.log.EndOffset()) // and never acknowledges more
+	waitReplicas(t, m, 1)
+	ended := make(chan PutResult, 1)
+	go func() {
+		r, _ := m.Put(context.Background(), message("t", 0, "waits"))
+		ended <- r
+	}()
+	eventually(t, "the put waits", func() bool { return m.rings.waiting() == 1 })
+	other := openMaster(t, Options{})
+	if _, err := m.Follow(context20(t), other.HAAddr().String()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case r := <-ended:
+		if r.Status != PutFlushSlaveTimeout {
+			t.Errorf("status %v", r.Status)
+		}
+	case <-time.After(testTimeout):
+		t.Fatal("it still waits")
+	}
+}
+
+// Promoting a master is refused, unless a new epoch is asked for; then puts go
+// on with the next queue offset each, however often.
+func TestRepeatedPromotion(t *testing.T) {
+	m := openMaster(t, Options{})
+	puts(t, m, 1)
+	if _, err := m.Promote(context20(t), PromoteOptions{Role: AsyncMaster}); !errors.Is(err, ErrMaster) {
+		t.Fatalf("%v", err)
+	}
+	if _, err := m.Promote(context20(t), PromoteOptions{Role: Slave}); !errors.Is(err, ErrOptions) {
+		t.Fatalf("%v", err)
+	}
+	s := openSlave(t, m, Options{})
+	var producers sync.WaitGroup
+	var over atomic.Bool
+	var count atomic.Int64
+	var seen sync.Map
+	for p := range 8 {
+		producers.Go(func() {
+			for i := 0; !over.Load(); i++ {
+				r, err := m.Put(context.Background(), message("t", 1, fmt.Sprint(p, i)))
+				if err != nil {
+					t.Errorf("%v", err)
+					return
+				}
+				if _, twice := seen.LoadOrStore(r.QueueOffset, true); twice {
+					t.Errorf("queue offset %d twice", r.QueueOffset)
+				}
+				count.Add(1)
+			}
+		})
+	}
+	for range 100 {
+		if _, err := m.Promote(context20(t), PromoteOptions{Role: AsyncMaster, NewEpoch: true}); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	over.Store(true)
+	producers.Wait()
+	for i := range count.Load() {
+		if _, ok := seen.Load(i); !ok {
+			t.Fatalf("queue offset %d is missing of %d", i, count.Load())
+		}
+	}
+	follow(t, m, s)
+	eventually(t, "the slave has the epochs", func() bool { return s.Status().Epoch == m.Status().Epoch })
+	last := int64(-1)
+	for _, e := range s.log.Epochs() {
+		if e.Start <= last {
+			t.Fatalf("epochs %+v", s.log.Epochs())
+		}
+		last = e.Start
+	}
+}
+
+// A slave whose last record is not whole gives it up when it is promoted.
+func TestPromotionCutsHalfARecord(t *testing.T) {
+	log := recordsOf(t, 3)
+	half := int64(len(log)) - 10
+	m := listenRaw(t, func(_ int64, c net.Conn) {
+		first, err := readReport(c)
+		if err != nil {
+			return
+		}
+		_, _ = c.Write(append(header(first, int32(half-first)), log[first:half]...))
+		_, _ = io.Copy(io.Discard, c)
+	})
+	s := slaveOf(t, m, Options{})
+	eventually(t, "half a record is there", func() bool { return s.log.EndOffset() == half })
+	change, err := s.Promote(context20(t), PromoteOptions{Role: AsyncMaster})
+	if err != nil || change.Cut == "" || change.EndOffset >= half {
+		t.Fatalf("%+v, %v", change, err)
+	}
+	r := mustPut(t, s, message("t", 0, "x"))
+	if r.Offset != change.EndOffset {
+		t.Errorf("the put is at %d, the log ended at %d", r.Offset, change.EndOffset)
+	}
+	if got := s.Status(); got.Role != AsyncMaster || got.Master != nil {
+		t.Errorf("status %+v", got)
+	}
+}

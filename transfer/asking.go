@@ -1,0 +1,229 @@
+package transfer
+
+import (
+	"errors"
+	"time"
+
+	"github.com/haengine/haengine/internal/invariant"
+)
+
+// dialect is how far a follower's connection has come with its protocol.
+type dialect uint8
+
+const (
+	dialectPlain    dialect = iota // RocketMQ's
+	dialectAsking                  // -1 was sent
+	dialectGreeted                 // the master's hello is here and waits for Answer
+	dialectExtended                // ours went out
+)
+
+// peerMemory is what is remembered of a master's address.
+type peerMemory struct {
+	plainUntil time.Duration // it does not answer -1: do not ask before that
+	answers    bool          // it does, or did: silence is the network's before it is its own
+	unanswered int           // connections in a row that ended without an answer
+}
+
+// peersMax bounds the memory: a name has few addresses at once.
+const peersMax = 64
+
+// How many connections in a row a master has to leave unanswered before it is
+// spoken to in RocketMQ's protocol: by closing them on -1, where one may be a
+// master that stops; and by silence, if it is known to have answered before.
+const (
+	closesBelieved   = 2
+	silencesBelieved = 3
+)
+
+// extension is a follower's state on a connection that asked for the extended
+// protocol.
+type extension struct {
+	payload payload // of a message that is not whole yet
+	kind    unitKind
+	gaveUp  bool   // it was asked in vain; remembered once a plain frame shows that it works
+	hello   Hello  // the master's
+	source  Source // of its last frame
+	epoch   Epoch  // of its last frame
+	acks    Acks   // what the next report says, but for Received
+	told    Acks   // what the last one said
+}
+
+// SetPeer names the address that the next connection goes to.
+func (f *Follower) SetPeer(address string) {
+	if _, known := f.peers[address]; !known && len(f.peers) >= peersMax {
+		clear(f.peers)
+	}
+	f.peer = address
+}
+
+// ask begins a connection with -1.
+func (f *Follower) ask(now time.Duration) int64 {
+	f.connection = connection{
+		live: true, dialect: dialectAsking, header: newDecoder(ExtendedHeaderBytes, nil), reported: notSaid, first: helloAsked,
+		begun: now, lastRead: now, progress: now, lastWrite: now, seen: now,
+	}
+	f.acks.Damaged, f.told.Damaged = notSaid, notSaid
+	if !f.sticky() {
+		f.enter(FollowerNegotiating, "")
+	}
+	return helloAsked
+}
+
+// helloWait is how long a hello is waited for. A master that has answered
+// before gets a heartbeat's time. In either case it is over before the
+// connection is given up as silent.
+func (f *Follower) helloWait() time.Duration {
+	wait := f.cfg.HelloWait
+	if f.peers[f.peer].answers {
+		wait = max(wait, f.cfg.Heartbeat)
+	}
+	return min(wait, f.cfg.Housekeeping/2)
+}
+
+// silent tells whether a master has let the time for its hello pass.
+func (f *Follower) silent(now time.Duration) bool {
+	return f.dialect == dialectAsking && f.header.Held() == 0 && now-f.begun >= f.helloWait()
+}
+
+// isPlain tells whether a silent master is to be taken for RocketMQ's.
+func (f *Follower) isPlain() bool {
+	m := f.peers[f.peer]
+	return !m.answers || m.unanswered+1 >= silencesBelieved
+}
+
+// unanswered remembers that a connection ended before a hello came.
+func (f *Follower) unanswered(closed bool, err error, now time.Duration) {
+	m := f.peers[f.peer]
+	switch {
+	case closed:
+		if m.unanswered++; m.unanswered >= closesBelieved {
+			m = peerMemory{plainUntil: addTime(now, f.cfg.PlainMemory)}
+		}
+	case errors.Is(err, ErrSilent):
+		m.unanswered++
+	}
+	f.peers[f.peer] = m
+}
+
+// unit takes a head from a master that was asked.
+func (f *Follower) unit(b []byte, log Range, now time.Duration) error {
+	h, err := parseExtendedHeader(b)
+	switch {
+	case err != nil:
+		f.enter(FollowerRefused, err.Error())
+		return err
+	case h.kind != unitLog:
+		if h.kind == unitHello && f.dialect != dialectAsking {
+			return f.refused(refuse(RefusedProtocol, "the master sent a second hello"))
+		}
+		f.kind = h.kind
+		f.payload.expect(int(h.Bytes))
+		return nil
+	case f.dialect != dialectExtended:
+		return f.refused(refuse(RefusedProtocol, "the master sent log before its hello"))
+	case h.source.Confirmed < f.source.Confirmed, h.epoch.Number < f.epoch.Number, h.epoch.Number == f.epoch.Number && h.epoch != f.epoch && f.epoch.Number != 0:
+		return f.refused(refuse(RefusedProtocol, "the master went back: epoch %d after %d, confirmed %d after %d", h.epoch.Number, f.epoch.Number, h.source.Confirmed, f.source.Confirmed))
+	}
+	f.verified = true // it has compared our tail
+	if err := f.accept(h.Frame, log, now); err != nil {
+		return err
+	}
+	f.source, f.epoch = h.source, h.epoch
+	return nil
+}
+
+// message takes a whole message.
+func (f *Follower) message() error {
+	b := f.payload.bytes
+	f.payload = payload{}
+	if f.kind == unitRefusal {
+		return f.refused(parseRefusal(b))
+	}
+	h, err := ParseHello(b)
+	if err != nil {
+		f.enter(FollowerRefused, err.Error())
+		return err
+	}
+	f.peers[f.peer] = peerMemory{answers: true}
+	f.hello, f.dialect = h, dialectGreeted
+	return nil
+}
+
+// refused enters the state that a refusal stands for.
+func (f *Follower) refused(err error) error {
+	state := FollowerRefused
+	var r *RefusalError
+	if errors.As(err, &r) {
+		switch r.Code {
+		case RefusedDiverged:
+			state = FollowerDiverged
+		case RefusedRange:
+			state = FollowerStalled
+		case RefusedStopping, RefusedReplaced:
+			f.failed = err
+			return err // no state of its own: it ends, and is tried again
+		}
+	}
+	f.enter(state, err.Error())
+	f.failed = err
+	return err
+}
+
+// Greeting returns the master's hello while it waits for Answer or Refuse.
+func (f *Follower) Greeting() (Hello, bool) { return f.hello, f.dialect == dialectGreeted }
+
+// Answer returns the bytes that answer the master's hello. own is what our node
+// says of itself after whatever Align wanted cut is gone: frames follow from
+// own.Start on.
+func (f *Follower) Answer(own Hello, now time.Duration) []byte {
+	invariant.Check(f.dialect == dialectGreeted, "a hello is answered once")
+	f.dialect = dialectExtended
+	f.empty = own.Log.Empty() && own.Log.End == 0
+	f.cfg.SegmentBytes = own.SegmentBytes // an empty log may have taken the master's
+	f.first, f.next, f.end, f.overlap = own.Start, own.Start, own.Start, own.Start
+	f.reported = notSaid
+	f.lastWrite, f.lastRead = now, now
+	return appendReply(nil, unitHello, AppendHello(nil, own))
+}
+
+// Refuse returns the bytes that tell a haengine master why it is not followed
+// any more, or nil; close the connection after them.
+func (f *Follower) Refuse(why error) []byte {
+	if f.failed != nil || f.dialect != dialectGreeted && f.dialect != dialectExtended {
+		return nil
+	}
+	r := refusalOf(why)
+	_ = f.refused(r)
+	return appendReply(nil, unitRefusal, appendRefusal(nil, r))
+}
+
+// SetAcks tells what the next reports say of the copy beside its end: what of
+// it is checked and durable, and where damage was found (-1: none).
+func (f *Follower) SetAcks(flushed, damaged int64) {
+	f.acks.Flushed, f.acks.Damaged = max(flushed, f.told.Flushed), damaged
+}
+
+func (f *Follower) acksMoved() bool {
+	return f.dialect == dialectExtended && (f.acks.Flushed > f.told.Flushed || f.acks.Damaged != f.told.Damaged)
+}
+
+// AppendReport appends the report of an offset that Begin or NextReport gave.
+func (f *Follower) AppendReport(dst []byte, offset int64) []byte {
+	if f.dialect != dialectExtended {
+		return AppendReport(dst, offset)
+	}
+	f.acks.Flushed = min(f.acks.Flushed, offset)
+	return appendExtendedReport(dst, extendedReport{kind: unitLog, acks: Acks{Received: offset, Flushed: f.acks.Flushed, Damaged: f.acks.Damaged}})
+}
+
+// HeaderBytes is the size of what stands before a frame's body.
+func (f *Follower) HeaderBytes() int { return f.header.size }
+
+// Extended tells whether the connection speaks the extended protocol.
+func (f *Follower) Extended() bool { return f.dialect == dialectExtended }
+
+// Source returns what the master's last extended frame said of it.
+func (f *Follower) Source() Source { return f.source }
+
+// Epoch returns the term of the bytes that come now; Number 0: not known.
+func (f *Follower) Epoch() Epoch { return f.epoch }
