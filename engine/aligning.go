@@ -25,16 +25,22 @@ func (s *slave) greeted(master transfer.Hello) {
 }
 
 // pauseFor does work off the loop and takes no byte of this connection until
-// what it returns has run on the loop.
+// what it returns has run on the loop. If the connection ends first, the next
+// dial waits for the work: it may be cutting the log.
 func (s *slave) pauseFor(work func() (then func(), err error)) {
 	conn := s.conn
-	s.preparing = true
+	s.preparing, s.working = true, true
 	conn.WantRead(false)
 	s.lookups.Add(1)
 	go func() {
 		defer s.lookups.Done()
 		then, err := work()
 		s.loop.Post(func() {
+			s.working = false
+			if s.dialLater {
+				s.dialLater = false
+				s.dial()
+			}
 			if s.conn != conn {
 				return
 			}
@@ -87,7 +93,7 @@ func (s *slave) align(master transfer.Hello) (transfer.Hello, error) {
 	own.ClusterID = e.identityNow().ClusterID
 	own.Log, own.Epochs = s.held(), *e.terms.Load()
 	own.Start = own.Log.End
-	own.TailFrom = max(own.Log.End-transfer.TailBytes, own.Log.Min)
+	own.TailFrom = min(max(own.Log.End-transfer.TailBytes, own.Log.Min, master.Log.Min), own.Log.End)
 	own.TailSum, err = s.log.Checksum(own.TailFrom, own.Log.End)
 	return own, err
 }

@@ -110,7 +110,8 @@ func (e *Engine) Follow(ctx context.Context, address string) (RoleChange, error)
 		s.stop()
 	} else {
 		was := e.role.Swap(uint32(Slave)) // no put begins from here on
-		if err := e.awaitAppends(ctx); err != nil {
+		// Again and again, because puts may wait for room in a ring.
+		if err := e.awaitAppends(ctx, e.rings.expireReplicaWaits); err != nil {
 			e.role.Store(was)
 			return RoleChange{}, err
 		}
@@ -152,18 +153,20 @@ func (e *Engine) holdPuts(ctx context.Context) (release func(), err error) {
 		e.held.Store(nil)
 		close(gate)
 	}
-	if err := e.awaitAppends(ctx); err != nil {
+	if err := e.awaitAppends(ctx, func() {}); err != nil {
 		release()
 		return nil, err
 	}
 	return release, nil
 }
 
-// awaitAppends waits until no put is before or in its append.
-func (e *Engine) awaitAppends(ctx context.Context) error {
+// awaitAppends waits until no put is before or in its append, and does
+// something meanwhile.
+func (e *Engine) awaitAppends(ctx context.Context, meanwhile func()) error {
 	tick := time.NewTicker(200 * time.Microsecond)
 	defer tick.Stop()
 	for e.inflight.Load() > 0 {
+		meanwhile()
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

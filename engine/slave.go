@@ -59,6 +59,8 @@ type slave struct {
 	unpublished int  // body bytes received past the log's end
 	paused      bool // the next segment is not there yet
 	preparing   bool // work off the loop goes on before the next byte is taken
+	working     bool // that work goes on, whatever became of the connection
+	dialLater   bool // when it is done
 
 	space [transfer.ExtendedReportBytes]byte // of a report
 	out   []byte                             // what the socket had no room for
@@ -171,6 +173,10 @@ func (s *slave) acknowledged() transfer.Range {
 // dial resolves the master's name anew and tries each address.
 func (s *slave) dial() {
 	if s.over || s.broken != nil {
+		return
+	}
+	if s.working {
+		s.dialLater = true
 		return
 	}
 	s.lookups.Add(1)
@@ -332,6 +338,8 @@ func (s *slave) lossReason(err error) string {
 	switch {
 	case errors.Is(err, transfer.ErrDiverged):
 		return reasonDiverged
+	case errors.Is(err, transfer.ErrRefused):
+		return reasonRefused
 	case errors.Is(err, transfer.ErrSilent):
 		return reasonSilence
 	case errors.As(err, &frame):
@@ -346,11 +354,12 @@ func (s *slave) lossReason(err error) string {
 
 // lost plans the next dial: soon after a loss, later after a refusal.
 func (s *slave) lost(err error, reason string) {
-	var wait time.Duration
-	if state := s.follower.State(); state == transfer.FollowerDiverged || state == transfer.FollowerRefused || reason == reasonLogTrouble {
-		wait = s.backoff.Refused()
-	} else {
-		wait = s.backoff.Lost()
+	wait := s.backoff.Lost
+	var refusal *transfer.RefusalError
+	switch state := s.follower.State(); {
+	case errors.As(err, &refusal) && refusal.Code == transfer.RefusedStopping: // back soon
+	case refusal != nil, state == transfer.FollowerDiverged, state == transfer.FollowerRefused, reason == reasonLogTrouble:
+		wait = s.backoff.Refused
 	}
 	if why := s.follower.Reason(); why != "" && s.follower.State() != transfer.FollowerConnecting {
 		err = errors.New(why) // says more than how the connection ended
@@ -359,7 +368,7 @@ func (s *slave) lost(err error, reason string) {
 	s.e.steady.warn("master-"+reason, "connection to the master ended; it is tried again",
 		"master", s.master, "state", s.follower.State().String(), "reason", sentence(err), "end_offset", s.log.EndOffset())
 	s.note(s.follower.State().String(), err)
-	s.armed = s.loop.Now() + wait
+	s.armed = s.loop.Now() + wait()
 	s.timer.ResetAt(s.armed)
 }
 

@@ -159,7 +159,7 @@ func (f *Follower) refused(err error) error {
 			state = FollowerDiverged
 		case RefusedRange:
 			state = FollowerStalled
-		case RefusedStopping, RefusedReplaced:
+		case RefusedStopping:
 			f.failed = err
 			return err // no state of its own: it ends, and is tried again
 		}

@@ -162,7 +162,7 @@ func (p *pair) greeted(master Hello) {
 	p.slave.data = p.slave.data[:keep]
 	own.Log = p.slave.held()
 	own.Start = own.Log.End
-	own.TailFrom = max(0, own.Log.End-TailBytes)
+	own.TailFrom = max(0, own.Log.End-TailBytes, min(master.Log.Min, own.Log.End))
 	own.TailSum = crc32.Checksum(p.slave.data[own.TailFrom:], castagnoli)
 	p.up = append(p.up, p.f.Answer(own, p.now)...)
 }

@@ -127,6 +127,8 @@ func (s *Session) judge(log Range) error {
 		return refuse(RefusedSegments, "replica %s has segments of %d bytes, this master of %d", s.cfg.Peer, h.SegmentBytes, own.SegmentBytes)
 	case !h.Log.Empty() && h.Start != h.Log.End:
 		return refuse(RefusedProtocol, "replica %s wants offset %d next, its log ends at %d", s.cfg.Peer, h.Start, h.Log.End)
+	case h.TailFrom > max(h.Log.End-TailBytes, h.Log.Min, log.Min):
+		return refuse(RefusedProtocol, "replica %s proves offsets %d to %d only of a log from %d to %d", s.cfg.Peer, h.TailFrom, h.Log.End, h.Log.Min, h.Log.End)
 	case !log.Holds(h.Start) || h.Log.Empty() && h.Start != log.End && h.Start%own.SegmentBytes != 0:
 		return refuse(RefusedRange, "replica %s needs offset %d next, the log holds %d to %d", s.cfg.Peer, h.Start, log.Min, log.End)
 	}

@@ -114,7 +114,7 @@ func (c *client) greeted(master transfer.Hello) {
 		if own.Log.Empty() {
 			own.Start = master.Log.Min
 		}
-		own.TailFrom = max(own.Log.End-transfer.TailBytes, own.Log.Min)
+		own.TailFrom = min(max(own.Log.End-transfer.TailBytes, own.Log.Min, master.Log.Min), own.Log.End)
 		own.TailSum = crc32.Checksum(n.log.View(own.TailFrom, int(own.Log.End-own.TailFrom)), castagnoli)
 		c.out = append(c.out, n.follower.Answer(own, w.clock.Now())...)
 		c.Writable()
