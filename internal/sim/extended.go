@@ -24,13 +24,10 @@ func (n *Node) hello() transfer.Hello {
 }
 
 // newTerm begins a term: a master does when it starts, since it may have lost
-// what a replica holds.
+// what a replica holds. Numbers are the world's, as a coordinator gives them.
 func (n *Node) newTerm() {
-	last := int32(0)
-	if k := len(n.epochs); k > 0 {
-		last = n.epochs[k-1].Number
-	}
-	n.addEpoch(transfer.Epoch{Number: last + 1, ID: n.world.random.Uint64() | 1, Start: n.log.Range().End})
+	n.world.terms++
+	n.addEpoch(transfer.Epoch{Number: n.world.terms, ID: n.world.random.Uint64() | 1, Start: n.log.Range().End})
 }
 
 // addEpoch adds a term; one without records is replaced.

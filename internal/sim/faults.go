@@ -13,6 +13,9 @@ func (w *World) storm() {
 		return
 	}
 	faults := []func(){w.breakOne, w.breakOne, w.silenceOne, w.closeOne, w.weather, w.partition, w.crashOne, w.stray}
+	if w.cfg.Failover {
+		faults = append(faults, w.promote)
+	}
 	faults[w.random.IntN(len(faults))]()
 	w.clock.After(w.upTo(2*time.Second), w.storm)
 }
@@ -102,6 +105,36 @@ func (w *World) crashOne() {
 	w.trace("%s crashes; peers told %v", n.name, tell)
 	n.crash(tell, lose)
 	w.clock.After(w.upTo(3*time.Second), n.begin)
+}
+
+// promote makes a replica the master, as an operator or a coordinator would who
+// has lost sight of the old one: that one may have written on meanwhile, and
+// comes back later. All others follow the new one, and so will it.
+func (w *World) promote() {
+	old, next := w.nodes[0], w.nodes[1+w.random.IntN(len(w.nodes)-1)]
+	if !old.up || !next.up || next.log.Range().Empty() {
+		return
+	}
+	if w.chance(2) {
+		old.log.Append(w.bytesFor(old.log.Range().End, 1+w.random.IntN(2000)))
+	}
+	w.fork(next.log.Range().End)
+	w.trace("%s is promoted at %d, %s ends at %d", next.name, next.log.Range().End, old.name, old.log.Range().End)
+	for _, n := range w.nodes {
+		n.crash(w.chance(2), false)
+		n.upstream = next
+	}
+	next.upstream, next.follower = nil, nil
+	i := slices.Index(w.nodes, next)
+	w.nodes[0], w.nodes[i] = next, old
+	next.begin()
+	for _, n := range w.nodes[1:] {
+		w.clock.After(w.upTo(3*time.Second), func() {
+			if !n.up {
+				n.begin()
+			}
+		})
+	}
 }
 
 // stray connects a client to a node that is no replica: it sends what is no

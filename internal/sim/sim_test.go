@@ -77,6 +77,14 @@ func TestExtendedReplicasFollowANewTerm(t *testing.T) {
 	})
 }
 
+// Masters change: what an old one wrote and nobody else has is cut when it comes
+// back, whoever else was down meanwhile, and all logs are one history in the end.
+func TestExtendedReplicasFollowAnotherMaster(t *testing.T) {
+	runSeeds(t, func(r *rand.Rand) Config {
+		return Config{Extended: true, Failover: true, Fork: r.IntN(2) == 0, Replicas: 1 + r.IntN(4), FrameBytes: 1 + r.IntN(5000)}
+	})
+}
+
 // A master that speaks RocketMQ's protocol only gets replicas that asked for
 // more.
 func TestReplicasOfAPlainMasterAgree(t *testing.T) {

@@ -19,6 +19,7 @@ type Config struct {
 	HistoryFirst bool          // an empty replica that reports 0 gets the whole log
 	Extended     bool          // all nodes speak the extended protocol if the peer does
 	PlainMaster  bool          // but for the first one
+	Failover     bool          // now and then another node becomes the master
 	Segment      int64         // bytes
 	OverlapBytes int64         // what a replica compares again
 	FrameBytes   int           // largest body
@@ -69,6 +70,7 @@ type World struct {
 	sockets   []*Socket
 	histories [][]byte // what the master's log once was; the last is its log now
 	appending bool
+	terms     int32 // the last that was begun
 	failed    *ViolationError
 }
 
@@ -149,17 +151,22 @@ func (w *World) appendSome() {
 		if w.chance(20) {
 			n *= 20
 		}
-		b := make([]byte, n)
-		from := m.log.Range().End
-		for i := range b {
-			if p := uint64(from) + uint64(i); p > 0 {
-				b[i] = byte(p*0x9e3779b97f4a7c15>>40) + byte(len(w.histories))
-			}
-		}
+		b := w.bytesFor(m.log.Range().End, n)
 		m.log.Append(b)
 		m.grew()
 	}
 	w.clock.After(w.upTo(100*time.Millisecond), w.appendSome)
+}
+
+// bytesFor gives what the present history has at an offset.
+func (w *World) bytesFor(from int64, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		if p := uint64(from) + uint64(i); p > 0 {
+			b[i] = byte(p*0x9e3779b97f4a7c15>>40) + byte(len(w.histories))
+		}
+	}
+	return b
 }
 
 // flushSome makes some node's log durable.
