@@ -237,7 +237,7 @@ func (m *epochMachine) draw(t *rapid.T) (e Epoch, list []Epoch, ok bool) {
 	}
 	m.ids++
 	e = Epoch{last.Number + rapid.Int32Range(0, 3).Draw(t, "step"), m.ids, m.border(t) + rapid.SampledFrom([]int64{0, 0, 0, 10, -10}).Draw(t, "off")}
-	if e.Number <= last.Number || e.Start < last.Start || e.Start < m.low || e.Start > m.end {
+	if e.Number <= last.Number || e.Start < last.Start || e.Start > m.end {
 		return e, list, false
 	}
 	if len(list) > 0 && last.Start == e.Start {

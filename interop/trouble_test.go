@@ -244,11 +244,14 @@ func sendAll(t testing.TB, log []byte) (address string) {
 			}
 			all.Go(func() {
 				defer conn.Close()
-				var report [8]byte
-				if _, err := io.ReadFull(conn, report[:]); err != nil {
-					return
+				from := int64(-1)
+				for from < 0 { // RocketMQ's master is silent on -1
+					var report [8]byte
+					if _, err := io.ReadFull(conn, report[:]); err != nil {
+						return
+					}
+					from = int64(binary.BigEndian.Uint64(report[:]))
 				}
-				from := int64(binary.BigEndian.Uint64(report[:]))
 				for body := log[from:]; len(body) > 0; {
 					n := min(len(body), 32<<10)
 					header := binary.BigEndian.AppendUint64(nil, uint64(int64(len(log)-len(body))))
