@@ -23,7 +23,9 @@ func ourMasterOfBoth(c *trial) {
 	m := openMaster(c, engine.Options{Role: engine.SyncMaster, InSyncReplicas: 3, SlaveTimeout: 2 * time.Second, PlainHistory: engine.HistoryFirst})
 	second, third := newRelay(c, m.address(), link{from: "127.0.0.2"}), newRelay(c, m.address(), link{from: "127.0.0.3"})
 	theirs := c.version.slave(c, filepath.Join(c.TempDir(), "real"), second.addr)
-	ours, neighbour := openSlave(c, third.addr, engine.Options{}), openSlave(c, third.addr, engine.Options{})
+	// In RocketMQ's protocol, which carries no name, the host is the replica.
+	plain := engine.Options{Wire: engine.WirePlain}
+	ours, neighbour := openSlave(c, third.addr, plain), openSlave(c, third.addr, plain)
 	replicas := func(n int) func() bool { return func() bool { return len(m.Status().Replicas) == n } }
 	eventually(c, "three slaves on two hosts", replicas(3))
 	x := newMixer(c, c.version)
