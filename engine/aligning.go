@@ -3,6 +3,8 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/haengine/haengine/commitlog"
@@ -16,7 +18,7 @@ func (s *slave) greeted(master transfer.Hello) {
 	s.pauseFor(func() (func(), error) {
 		own, err := s.align(master)
 		return func() {
-			s.epoch = lastEpoch(own.Epochs)
+			s.epoch, s.cluster = lastOf(own.Epochs), master.ClusterID
 			s.out = append(s.out, s.follower.Answer(own, s.loop.Now())...)
 			s.extended.Store(true)
 			s.flushOut()
@@ -61,6 +63,9 @@ func (s *slave) pauseFor(work func() (then func(), err error)) {
 // refuse ends the connection with a reason, which a haengine master is told
 // first.
 func (s *slave) refuse(why error) {
+	if !errors.Is(why, transfer.ErrRefused) { // the disk's
+		why = &transfer.RefusalError{Code: transfer.RefusedDamaged, Text: why.Error()}
+	}
 	words := s.follower.Refuse(why)
 	if words == nil || len(s.out) > 0 {
 		s.conn.Close(why)
@@ -75,22 +80,22 @@ func (s *slave) align(master transfer.Hello) (transfer.Hello, error) {
 	e := s.e
 	own := e.hello()
 	own.Log, own.Epochs = s.held(), *e.terms.Load()
-	keep, err := transfer.Align(own, master, s.confirmed.Load())
+	keep, err := transfer.Align(own, master, s.e.onReplicas.Load())
 	if err != nil {
 		return own, err
 	}
-	if own.Log.Empty() {
-		return s.beginAt(own, master)
-	}
-	if keep < own.Log.End {
+	// A term without a byte here that is not the master's must not name bytes of
+	// its.
+	last := lastOf(own.Epochs)
+	stale := last.Number > 0 && last.Start >= keep && !slices.Contains(master.Epochs, last)
+	if keep < own.Log.End || stale {
 		if err := s.cut(keep, own.Log.End); err != nil {
 			return own, err
 		}
 	}
-	if err := e.adoptCluster(master.ClusterID); err != nil {
-		return own, err
+	if own.Log.Empty() {
+		return s.beginAt(own, master)
 	}
-	own.ClusterID = e.identityNow().ClusterID
 	own.Log, own.Epochs = s.held(), *e.terms.Load()
 	own.Start = own.Log.End
 	own.TailFrom = min(max(own.Log.End-transfer.TailBytes, own.Log.Min, master.Log.Min), own.Log.End)
@@ -113,10 +118,6 @@ func (s *slave) beginAt(own, master transfer.Hello) (transfer.Hello, error) {
 			s.e.master.endAll(&transfer.RefusalError{Code: transfer.RefusedStopping, Text: "this node takes over its master's segment size"})
 		}
 	}
-	if err := s.e.adoptCluster(master.ClusterID); err != nil {
-		return own, err
-	}
-	own.ClusterID = s.e.identityNow().ClusterID
 	own.Start = master.Log.Min
 	if err := s.log.StartAt(own.Start); err != nil {
 		return own, err
@@ -133,13 +134,17 @@ func (s *slave) beginAt(own, master transfer.Hello) (transfer.Hello, error) {
 // cut truncates our log to where the master's history leaves it.
 func (s *slave) cut(to, end int64) error {
 	if s.e.master != nil {
-		s.e.master.endAll(&transfer.RefusalError{Code: transfer.RefusedStopping, Text: fmt.Sprintf("this node's log is cut from %d to %d", end, to)})
+		// None may go on over the cut: what it was sent is not what follows.
+		defer s.e.master.closeDoor(&transfer.RefusalError{Code: transfer.RefusedStopping, Text: fmt.Sprintf("this node's log is cut from %d to %d", end, to)})()
 	}
 	aside, err := s.log.Truncate(to)
 	if err != nil {
 		return fmt.Errorf("cut our log to offset %d, where the master's history leaves it: %w", to, err)
 	}
 	s.e.loadTerms()
+	if to == end {
+		return nil // only terms without a byte
+	}
 	s.e.confirmed.Store(min(s.e.confirmed.Load(), to))
 	s.e.opts.Logger.Warn("the log was cut to where the master's history leaves it", "master", s.master, "from_offset", end, "to_offset", to, "kept_in", aside)
 	s.e.events.send(Event{Kind: LogCut, Offset: to})
@@ -150,7 +155,11 @@ func (s *slave) cut(to, end int64) error {
 // durably, before a byte of it is in our log.
 func (s *slave) heard(now time.Duration) {
 	source := s.follower.Source()
-	s.confirmed.Store(max(s.confirmed.Load(), source.Confirmed))
+	s.confirmed.Store(source.Confirmed)
+	s.onReplicas.Store(source.OnReplicas)
+	if source.OnReplicas {
+		raise(&s.e.onReplicas, min(source.Confirmed, s.log.EndOffset()))
+	}
 	s.shared.Lock()
 	s.shared.source = source
 	if s.log.EndOffset() >= source.End {
@@ -158,23 +167,44 @@ func (s *slave) heard(now time.Duration) {
 	}
 	s.shared.Unlock()
 	s.e.progress.wake()
-	if epoch := s.follower.Epoch(); epoch.Number > s.epoch {
+	if epoch := s.follower.Epoch(); epoch.Number > s.epoch.Number {
 		s.enterEpoch(epoch)
+	} else if s.cluster != "" {
+		s.join(s.cluster)
 	}
 }
 
+// join makes our store one of the master's cluster, now that the master has
+// compared what we hold.
+func (s *slave) join(cluster string) {
+	s.cluster = ""
+	if s.e.identityNow().ClusterID != "" {
+		return
+	}
+	s.pauseFor(func() (func(), error) {
+		return func() {}, s.e.adoptCluster(cluster)
+	})
+}
+
 func (s *slave) enterEpoch(epoch transfer.Epoch) {
-	s.epoch = epoch.Number
+	s.epoch = epoch
 	s.pauseFor(func() (func(), error) {
 		return func() {}, s.e.addEpoch(commitlog.Epoch(epoch))
 	})
 }
 
-func lastEpoch(list []transfer.Epoch) int32 {
+func lastOf(list []transfer.Epoch) transfer.Epoch {
 	if len(list) == 0 {
-		return 0
+		return transfer.Epoch{}
 	}
-	return list[len(list)-1].Number
+	return list[len(list)-1]
+}
+
+// raise stores a larger value.
+func raise(v *atomic.Int64, to int64) {
+	for old := v.Load(); to > old && !v.CompareAndSwap(old, to); old = v.Load() {
+		continue
+	}
 }
 
 // damaged is where damage was found in our log; -1: nowhere.

@@ -49,9 +49,12 @@ type Engine struct {
 
 	terms     atomic.Pointer[[]transfer.Epoch] // the log's epochs; replaced before a byte of a new one is in it
 	senders   atomic.Pointer[[]*host]          // loops that have replicas
-	confirmed atomic.Int64                     // highest confirmed offset seen: it never goes back
-	progress  notifier                         // told when the confirmed offset may have moved
-	events    events
+	confirmed atomic.Int64                     // highest confirmed offset of a master: it never goes back
+	// onReplicas is up to where puts are known to be complete on replicas: this
+	// log is never cut below. As a master's quorum reached it, or a master said.
+	onReplicas atomic.Int64
+	progress   notifier // told when the confirmed offset may have moved
+	events     events
 
 	background sync.WaitGroup // work off the loops that uses the log
 
@@ -145,7 +148,7 @@ func (e *Engine) open() error {
 		}
 	}
 	if o.Role == Slave {
-		e.follow(o.Master)
+		return e.follow(o.Master)
 	}
 	return nil
 }
@@ -303,18 +306,22 @@ func (e *Engine) served() transfer.Range {
 
 // ConfirmedOffset is up to where a put with the node's own settings is
 // complete; on a slave as far as it holds what its master says to be, or its own
-// end, since RocketMQ's protocol does not carry the master's. It goes back only
-// when a slave's log is cut.
+// end, since RocketMQ's protocol does not carry the master's. A master's never
+// goes back.
 func (e *Engine) ConfirmedOffset() int64 {
 	offset := e.log.EndOffset()
-	if s := e.slave.Load(); s != nil && s.extended.Load() {
-		offset = min(offset, s.confirmed.Load())
+	if e.Role() == Slave {
+		if s := e.slave.Load(); s != nil && s.extended.Load() {
+			offset = min(offset, s.confirmed.Load())
+		}
+		return offset
 	}
-	if e.opts.Flush == SyncFlush && e.Role() != Slave {
+	if e.opts.Flush == SyncFlush {
 		offset = min(offset, e.log.FlushedOffset())
 	}
 	if copies := int(e.inSyncReplicas.Load()); e.Role() == SyncMaster && copies > 1 {
 		offset = min(offset, e.quorum.Committed(e.ackKind(), copies-1))
+		raise(&e.onReplicas, offset)
 	}
 	for {
 		old := e.confirmed.Load()

@@ -44,6 +44,11 @@ func (e *Engine) loadTerms() {
 func (e *Engine) source() transfer.Source {
 	s := transfer.Source{End: e.served().End, Time: time.Now().UnixMilli(), FlushWanted: e.rings.flushedAwaited()}
 	s.Confirmed = min(e.ConfirmedOffset(), s.End)
+	if slave := e.slave.Load(); slave != nil {
+		s.OnReplicas = slave.onReplicas.Load()
+	} else {
+		s.OnReplicas = e.Role() == SyncMaster && e.inSyncReplicas.Load() > 1
+	}
 	return s
 }
 
@@ -121,9 +126,10 @@ func (r *replica) end(why error) {
 	words := r.session.LastWords(why)
 	if words == nil || r.out.active {
 		r.conn.Close(why)
-		return
+	} else {
+		sayAndClose(r.conn, words, why)
 	}
-	sayAndClose(r.conn, words, why)
+	r.leave(why) // from here on it counts for nothing
 }
 
 // sayAndClose sends a last message and closes. What the socket does not take at
@@ -141,7 +147,7 @@ func (r *replica) noteDamage(offset int64) {
 	if r.damaged.Swap(offset) == offset || offset < 0 {
 		return
 	}
-	r.e.opts.Logger.Error("a replica found damage in its copy", "replica", r.address.String(), "replica_id", r.identity, "offset", offset)
+	r.e.steady.warn("damage "+r.identity, "a replica found damage in its copy", "replica", r.address.String(), "replica_id", r.identity, "offset", offset)
 }
 
 func newTermID() uint64 {

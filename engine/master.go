@@ -25,7 +25,8 @@ type master struct {
 	listener *reactor.Listener
 	hosts    []*host // one for each loop
 	review   *reactor.Timer
-	warned   bool // of long topics; the review's
+	warned   bool        // of long topics; the review's
+	closed   atomic.Bool // connections are not taken
 
 	mu struct {
 		sync.Mutex
@@ -98,6 +99,9 @@ func (m *master) stop() {
 
 // accept runs on the loop that will own c.
 func (m *master) accept(c *reactor.Conn) reactor.Handler {
+	if m.closed.Load() {
+		return nil
+	}
 	for _, h := range m.hosts {
 		if h.loop == c.Loop() {
 			return h.attach(c)
@@ -181,7 +185,7 @@ func (m *master) keep() {
 func (m *master) setRate(bytesPerSecond int64) {
 	for _, h := range m.hosts {
 		h.loop.Post(func() {
-			for _, r := range h.replicas {
+			for _, r := range slices.Clone(h.replicas) {
 				r.session.SetRate(bytesPerSecond)
 				r.send(h.loop.Now())
 			}
@@ -189,15 +193,29 @@ func (m *master) setRate(bytesPerSecond int64) {
 	}
 }
 
-// endAll ends all connections for a reason.
+// endAll ends all connections for a reason. When it returns none is served or
+// counted any more. Not for a loop.
 func (m *master) endAll(why error) {
+	var all sync.WaitGroup
 	for _, h := range m.hosts {
-		h.loop.Post(func() {
+		all.Add(1)
+		if !h.loop.Post(func() {
+			defer all.Done()
 			for _, r := range slices.Clone(h.replicas) {
 				r.end(why)
 			}
-		})
+		}) {
+			all.Done()
+		}
 	}
+	all.Wait()
+}
+
+// closeDoor ends all connections and takes no other until open is called.
+func (m *master) closeDoor(why error) (open func()) {
+	m.closed.Store(true)
+	m.endAll(why)
+	return func() { m.closed.Store(false) }
 }
 
 func (h *host) attach(c *reactor.Conn) reactor.Handler {
@@ -245,8 +263,8 @@ func (h *host) sendAll() {
 	h.resting.Store(false)
 	h.sent = h.m.e.served().End
 	now := h.loop.Now()
-	for _, r := range h.replicas {
-		if !r.blocked {
+	for i := len(h.replicas) - 1; i >= 0; i-- { // backwards: one that ends leaves
+		if r := h.replicas[i]; !r.blocked {
 			r.send(now)
 		}
 	}

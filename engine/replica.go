@@ -70,11 +70,12 @@ type outgoing struct {
 // Readable takes the replica's reports, then what they make possible.
 func (r *replica) Readable(c *reactor.Conn) {
 	now := r.host.loop.Now()
-	r.session.SetEpochs(*r.e.terms.Load())
 	for range readsPerTurn {
 		n, err := c.Readv(r.host.readv[:])
 		if n > 0 {
-			if bad := r.session.Feed(r.host.read[:n], r.e.served(), now); bad != nil {
+			log := r.e.served()
+			r.session.SetEpochs(*r.e.terms.Load())
+			if bad := r.session.Feed(r.host.read[:n], log, now); bad != nil {
 				r.reported(now) // reports before the bad one count
 				r.end(bad)
 				return
@@ -113,6 +114,14 @@ func (r *replica) Writable(*reactor.Conn) {
 
 // Closed gives back all that the connection held.
 func (r *replica) Closed(_ *reactor.Conn, err error) {
+	r.leave(err)
+}
+
+// leave gives back all that the connection held; once.
+func (r *replica) leave(err error) {
+	if r.over {
+		return
+	}
 	r.over = true
 	r.out.finish()
 	r.timer.Stop()
@@ -243,6 +252,9 @@ func (r *replica) noteSync(end int64) {
 // send asks the session for frames and sends them until there are none, the
 // socket is full, or the turn's share is used.
 func (r *replica) send(now time.Duration) {
+	if r.over {
+		return
+	}
 	budget := sendBytesPerTurn
 	for {
 		if !r.out.active && len(r.session.Control()) == 0 {

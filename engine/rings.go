@@ -133,6 +133,15 @@ func (r *rings) expireReplicaWaits() {
 	}
 }
 
+// restart lets offsets begin anew, after the log was cut. Nobody puts, and
+// nobody waits.
+func (r *rings) restart() {
+	r.flush.Restart()
+	for _, rr := range *r.replica.Load() {
+		rr.ring.Restart()
+	}
+}
+
 // close ends all waits as expired, and those that still come.
 func (r *rings) close() {
 	r.mu.Lock()

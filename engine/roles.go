@@ -61,21 +61,22 @@ func (e *Engine) Promote(ctx context.Context, o PromoteOptions) (RoleChange, err
 	}
 	was := e.Role()
 	if was != Slave && !o.NewEpoch {
-		return RoleChange{}, fmt.Errorf("%w, in epoch %d; a new epoch has to be asked for", ErrMaster, lastEpoch(*e.terms.Load()))
+		return RoleChange{}, fmt.Errorf("%w, in epoch %d; a new epoch has to be asked for", ErrMaster, lastOf(*e.terms.Load()).Number)
 	}
 	var change RoleChange
 	var err error
 	if was == Slave {
 		e.slave.Load().stop()
 		if change.Cut, err = e.log.TakeOver(); err == nil {
+			e.loadTerms()
+			e.rings.restart()
 			err = e.beginEpoch()
 		}
 		if err != nil {
-			e.follow(e.slave.Load().master)
-			return change, fmt.Errorf("promote: %w", err)
+			return change, fmt.Errorf("promote: %w", errors.Join(err, e.follow(e.slave.Load().master)))
 		}
 	} else {
-		release, err := e.holdPuts(ctx)
+		release, err := e.holdPuts(ctx, func() {})
 		if err != nil {
 			return change, err
 		}
@@ -109,36 +110,49 @@ func (e *Engine) Follow(ctx context.Context, address string) (RoleChange, error)
 	if s := e.slave.Load(); s != nil {
 		s.stop()
 	} else {
-		was := e.role.Swap(uint32(Slave)) // no put begins from here on
-		// Again and again, because puts may wait for room in a ring.
-		if err := e.awaitAppends(ctx, e.rings.expireReplicaWaits); err != nil {
-			e.role.Store(was)
+		// Waits end again and again, because puts may wait for room in a ring.
+		release, err := e.holdPuts(ctx, e.rings.expireReplicaWaits)
+		if err != nil {
 			return RoleChange{}, err
 		}
-		e.rings.expireReplicaWaits()
-		if e.master != nil {
-			e.master.endAll(&transfer.RefusalError{Code: transfer.RefusedStopping, Text: "this node is no master any more; it follows " + address})
+		defer release()
+		open := func() {}
+		if e.master != nil { // whom it serves, and up to where, changes with the role
+			open = e.master.closeDoor(&transfer.RefusalError{Code: transfer.RefusedStopping, Text: "this node is no master any more; it follows " + address})
 		}
+		e.role.Store(uint32(Slave))
+		e.rings.expireReplicaWaits()
+		open()
 	}
-	e.follow(address)
+	if err := e.follow(address); err != nil {
+		return RoleChange{}, err
+	}
 	var change RoleChange
 	e.changed(&change)
 	return change, nil
 }
 
-// follow starts a connection to a master.
-func (e *Engine) follow(address string) {
+// follow starts a connection to a master. What this store began as a master is
+// over: it would go on with other bytes in the same term.
+func (e *Engine) follow(address string) error {
+	if own := e.identityNow(); own.Term != "" {
+		own.Term = ""
+		if err := e.noteIdentity(own); err != nil {
+			return err
+		}
+	}
 	s := newSlave(e, address)
 	e.slave.Store(s)
 	if err := e.log.Writable(); err != nil {
 		s.trouble(err) // met before there was a slave to tell
 	}
 	s.start()
+	return nil
 }
 
 // changed tells of a change that was made.
 func (e *Engine) changed(c *RoleChange) {
-	c.Role, c.Epoch, c.EndOffset = e.Role(), lastEpoch(*e.terms.Load()), e.log.EndOffset()
+	c.Role, c.Epoch, c.EndOffset = e.Role(), lastOf(*e.terms.Load()).Number, e.log.EndOffset()
 	e.opts.Logger.Info("role changed", "role", c.Role.String(), "epoch", c.Epoch, "end_offset", c.EndOffset)
 	e.events.send(Event{Kind: RoleChanged, Role: c.Role, Offset: c.EndOffset})
 	e.progress.wake()
@@ -146,14 +160,14 @@ func (e *Engine) changed(c *RoleChange) {
 
 // holdPuts keeps puts before their append until release is called, and waits
 // for those that are in it.
-func (e *Engine) holdPuts(ctx context.Context) (release func(), err error) {
+func (e *Engine) holdPuts(ctx context.Context, meanwhile func()) (release func(), err error) {
 	gate := make(chan struct{})
 	e.held.Store(&gate)
 	release = func() {
 		e.held.Store(nil)
 		close(gate)
 	}
-	if err := e.awaitAppends(ctx, func() {}); err != nil {
+	if err := e.awaitAppends(ctx, meanwhile); err != nil {
 		release()
 		return nil, err
 	}
@@ -190,7 +204,7 @@ func (e *Engine) startEpoch() error {
 
 // beginEpoch begins a term of this node's at the log's end, durably.
 func (e *Engine) beginEpoch() error {
-	last := lastEpoch(*e.terms.Load())
+	last := lastOf(*e.terms.Load()).Number
 	if last == math.MaxInt32 {
 		return errors.New("there is no epoch after the last one")
 	}

@@ -62,13 +62,15 @@ type slave struct {
 	working     bool // that work goes on, whatever became of the connection
 	dialLater   bool // when it is done
 
-	space [transfer.ExtendedReportBytes]byte // of a report
-	out   []byte                             // what the socket had no room for
-	grown bool                               // bytes were published on this connection
-	epoch int32                              // the last that our log has
+	space   [transfer.ExtendedReportBytes]byte // of a report
+	out     []byte                             // what the socket had no room for
+	grown   bool                               // bytes were published on this connection
+	epoch   transfer.Epoch                     // the last that our log has
+	cluster string                             // the master's
 
-	extended  atomic.Bool  // the connection speaks the extended protocol; stored by the loop
-	confirmed atomic.Int64 // up to where the master said its puts to be complete; stored by the loop
+	extended   atomic.Bool  // the connection speaks the extended protocol; stored by the loop
+	confirmed  atomic.Int64 // up to where the master said its puts to be complete; stored by the loop
+	onReplicas atomic.Bool  // and that these are on replicas; stored by the loop
 
 	context context.Context // of name look-ups, as cancel; neither changes
 	cancel  context.CancelFunc
@@ -260,7 +262,7 @@ func (s *slave) connected(c *reactor.Conn) {
 	now := s.loop.Now()
 	s.conn, s.paused, s.preparing, s.grown, s.out = c, false, false, false, nil
 	s.armed = never
-	s.follower.SetPeer(c.RemoteAddr().String())
+	s.follower.SetPeer(c.RemoteAddr().String(), len(*s.e.terms.Load()) > 0)
 	first := s.follower.Begin(s.held(), now)
 	s.writeReport(first, now)
 	s.noteState()
@@ -270,6 +272,10 @@ func (s *slave) connected(c *reactor.Conn) {
 // sendReport sends a report if one is due and the last one is out.
 func (s *slave) sendReport(now time.Duration) {
 	if s.conn == nil || len(s.out) > 0 {
+		return
+	}
+	if offset, ok := s.follower.FallBack(s.held(), now); ok {
+		s.writeReport(offset, now)
 		return
 	}
 	if s.follower.Extended() {

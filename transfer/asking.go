@@ -44,12 +44,15 @@ type extension struct {
 	hello   Hello  // the master's
 	source  Source // of its last frame
 	epoch   Epoch  // of its last frame
+	last    Epoch  // of our log, or of its last frame; Number 0: none
 	acks    Acks   // what the next report says, but for Received
 	told    Acks   // what the last one said
 }
 
-// SetPeer names the address that the next connection goes to.
-func (f *Follower) SetPeer(address string) {
+// SetPeer names the address that the next connection goes to. ours tells that our
+// log has epochs, and so came from masters that answer.
+func (f *Follower) SetPeer(address string, ours bool) {
+	f.ours = ours
 	if _, known := f.peers[address]; !known && len(f.peers) >= peersMax {
 		clear(f.peers)
 	}
@@ -74,7 +77,7 @@ func (f *Follower) ask(now time.Duration) int64 {
 // connection is given up as silent.
 func (f *Follower) helloWait() time.Duration {
 	wait := f.cfg.HelloWait
-	if f.peers[f.peer].answers {
+	if f.peers[f.peer].answers || f.ours {
 		wait = max(wait, f.cfg.Heartbeat)
 	}
 	return min(wait, f.cfg.Housekeeping/2)
@@ -82,20 +85,32 @@ func (f *Follower) helloWait() time.Duration {
 
 // silent tells whether a master has let the time for its hello pass.
 func (f *Follower) silent(now time.Duration) bool {
-	return f.dialect == dialectAsking && f.header.Held() == 0 && now-f.begun >= f.helloWait()
+	return f.dialect == dialectAsking && !f.received && now-f.begun >= f.helloWait()
+}
+
+// FallBack begins RocketMQ's protocol on a connection whose master has let the
+// time for its hello pass, and returns the first report to send. log is what our
+// log holds now, whatever is acknowledged of it. Ask it before NextReport.
+func (f *Follower) FallBack(log Range, now time.Duration) (report int64, ok bool) {
+	if !f.live || f.failed != nil || !f.silent(now) || !f.isPlain() {
+		return 0, false
+	}
+	report = f.beginPlain(log, now)
+	f.gaveUp = true
+	return report, true
 }
 
 // isPlain tells whether a silent master is to be taken for RocketMQ's.
 func (f *Follower) isPlain() bool {
 	m := f.peers[f.peer]
-	return !m.answers || m.unanswered+1 >= silencesBelieved
+	return !m.answers && !f.ours || m.unanswered+1 >= silencesBelieved
 }
 
 // unanswered remembers that a connection ended before a hello came.
 func (f *Follower) unanswered(closed bool, err error, now time.Duration) {
 	m := f.peers[f.peer]
 	switch {
-	case closed:
+	case closed && !m.answers:
 		if m.unanswered++; m.unanswered >= closesBelieved {
 			m = peerMemory{plainUntil: addTime(now, f.cfg.PlainMemory)}
 		}
@@ -124,11 +139,30 @@ func (f *Follower) unit(b []byte, log Range, now time.Duration) error {
 	case h.source.Confirmed < f.source.Confirmed, h.epoch.Number < f.epoch.Number, h.epoch.Number == f.epoch.Number && h.epoch != f.epoch && f.epoch.Number != 0:
 		return f.refused(refuse(RefusedProtocol, "the master went back: epoch %d after %d, confirmed %d after %d", h.epoch.Number, f.epoch.Number, h.source.Confirmed, f.source.Confirmed))
 	}
+	if err := f.follows(h.epoch); err != nil {
+		return f.refused(err)
+	}
 	f.verified = true // it has compared our tail
 	if err := f.accept(h.Frame, log, now); err != nil {
 		return err
 	}
 	f.source, f.epoch = h.source, h.epoch
+	return nil
+}
+
+// follows says why a frame's term cannot continue the terms of our log: their
+// bytes would be two histories.
+func (f *Follower) follows(e Epoch) error {
+	last, known := f.last, f.last.Number > 0
+	switch {
+	case known && e.Number < last.Number, known && e.Number == last.Number && !e.same(last):
+		return refuse(RefusedDiverged, "the master sends epoch %d (id %016x from offset %d), our last is %d (id %016x from offset %d)", e.Number, e.ID, e.Start, last.Number, last.ID, last.Start)
+	case known && e.Number > last.Number && e.Start < f.next && f.epoch.Number == 0:
+		return refuse(RefusedDiverged, "the master's epoch %d begins at offset %d, our log without it ends at %d", e.Number, e.Start, f.next)
+	}
+	if e.Number > 0 {
+		f.last = e
+	}
 	return nil
 }
 
@@ -179,6 +213,10 @@ func (f *Follower) Answer(own Hello, now time.Duration) []byte {
 	invariant.Check(f.dialect == dialectGreeted, "a hello is answered once")
 	f.dialect = dialectExtended
 	f.empty = own.Log.Empty() && own.Log.End == 0
+	f.last = Epoch{}
+	if n := len(own.Epochs); n > 0 {
+		f.last = own.Epochs[n-1]
+	}
 	f.cfg.SegmentBytes = own.SegmentBytes // an empty log may have taken the master's
 	f.first, f.next, f.end, f.overlap = own.Start, own.Start, own.Start, own.Start
 	f.reported = notSaid

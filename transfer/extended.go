@@ -49,9 +49,13 @@ type Source struct {
 	End         int64 // of the master's log
 	Time        int64 // the master's clock, ms since 1970
 	FlushWanted bool  // a put waits for bytes to be durable on replicas
+	OnReplicas  bool  // puts that are complete are on replicas, too
 }
 
-const flagFlushWanted = 1
+const (
+	flagFlushWanted = 1 << iota
+	flagOnReplicas
+)
 
 // ErrUnit means a unit of the extended protocol that cannot be one.
 var ErrUnit = errors.New("invalid unit of the extended protocol")
@@ -63,6 +67,9 @@ func appendExtendedHeader(dst []byte, h extendedHeader) []byte {
 	flags := uint16(0)
 	if h.source.FlushWanted {
 		flags |= flagFlushWanted
+	}
+	if h.source.OnReplicas {
+		flags |= flagOnReplicas
 	}
 	dst = binary.BigEndian.AppendUint16(dst, flags)
 	dst = binary.BigEndian.AppendUint32(dst, uint32(h.epoch.Number))
@@ -97,6 +104,7 @@ func parseExtendedHeader(b []byte) (extendedHeader, error) {
 			End:         int64(binary.BigEndian.Uint64(b[48:])),
 			Time:        int64(binary.BigEndian.Uint64(b[56:])),
 			FlushWanted: binary.BigEndian.Uint16(b[14:])&flagFlushWanted != 0,
+			OnReplicas:  binary.BigEndian.Uint16(b[14:])&flagOnReplicas != 0,
 		},
 	}
 	switch sum := binary.BigEndian.Uint32(b[20:]); {

@@ -27,6 +27,7 @@ type Follower struct {
 	askLast bool // report 0: the master did not serve the first byte
 	closes  int  // connections closed without a byte while asking for it
 	peer    string
+	ours    bool // our log has epochs
 	peers   map[string]peerMemory
 
 	connection
@@ -319,12 +320,7 @@ func (f *Follower) NextReport(log Range, now time.Duration) (report int64, ok bo
 	if !f.live || f.failed != nil {
 		return 0, false
 	}
-	switch {
-	case f.silent(now) && f.isPlain():
-		report = f.beginPlain(log, now)
-		f.gaveUp = true
-		return report, true
-	case f.dialect == dialectExtended && !f.verified, f.dialect == dialectAsking, f.dialect == dialectGreeted:
+	if f.dialect == dialectExtended && !f.verified || f.dialect == dialectAsking || f.dialect == dialectGreeted {
 		return 0, false
 	}
 	report = f.first

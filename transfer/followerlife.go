@@ -62,7 +62,7 @@ func (f *Follower) Deadline() time.Duration {
 		return math.MinInt64
 	}
 	at := earlier(math.MaxInt64, addTime(f.lastWrite, f.cfg.Heartbeat), f.seen)
-	if f.dialect == dialectAsking && f.header.Held() == 0 {
+	if f.dialect == dialectAsking && !f.received {
 		at = earlier(at, addTime(f.begun, f.helloWait()), f.seen)
 	}
 	if !f.waiting() {

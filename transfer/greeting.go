@@ -125,6 +125,8 @@ func (s *Session) judge(log Range) error {
 		return refuse(RefusedCluster, "replica %s has this master's own id %q", s.cfg.Peer, h.ReplicaID)
 	case h.SegmentBytes != own.SegmentBytes:
 		return refuse(RefusedSegments, "replica %s has segments of %d bytes, this master of %d", s.cfg.Peer, h.SegmentBytes, own.SegmentBytes)
+	case !h.Log.Empty() && h.Log.End-h.TailFrom > TailBytes:
+		return refuse(RefusedProtocol, "replica %s wants offsets %d to %d compared, %d bytes at most are", s.cfg.Peer, h.TailFrom, h.Log.End, TailBytes)
 	case !h.Log.Empty() && h.Start != h.Log.End:
 		return refuse(RefusedProtocol, "replica %s wants offset %d next, its log ends at %d", s.cfg.Peer, h.Start, h.Log.End)
 	case h.TailFrom > max(h.Log.End-TailBytes, h.Log.Min, log.Min):

@@ -124,9 +124,7 @@ func (s *Session) report(offset int64, rest []byte, log Range, now time.Duration
 		switch {
 		case offset == helloAsked && s.phase == sessionSilent:
 			s.phase = sessionHello
-			if len(rest) < ReportBytes { // else it has gone on already
-				s.greet(log)
-			}
+			s.greet(log)
 			return nil
 		case offset == extendedMark && s.greeted:
 			s.extended = true

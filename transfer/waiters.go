@@ -170,6 +170,13 @@ func (r *Ring) ReserveWait(ctx context.Context) error { return r.room.wait(ctx) 
 // Cancel gives back a reservation that will not be pushed.
 func (r *Ring) Cancel() { r.room.free(1) }
 
+// Restart lets offsets begin anew: the log was cut. Nobody may be in Push, and
+// no wait in the ring.
+func (r *Ring) Restart() {
+	invariant.Check(r.Len() == 0, "transfer: a ring restarted with waits in it")
+	r.end = 0
+}
+
 // Push puts a wait for offset end into the ring, using one reservation. The
 // deadline is raised to the last one's. Calls must not overlap, and end must
 // not go back: the append section sees to both. After Close the wait ends at

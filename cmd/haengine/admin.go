@@ -53,7 +53,8 @@ func openAdmin(addr string, o engine.Options, gatherer prometheus.Gatherer, logg
 	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))
 	a.listener = listener
 	a.server = &http.Server{
-		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: roleChangeTimeout + 5*time.Second,
+		// A web page must not change a node's role.
+		Handler: http.NewCrossOriginProtection().Handler(mux), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: roleChangeTimeout + 5*time.Second,
 		IdleTimeout: time.Minute, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}
 	go func() {

@@ -36,7 +36,7 @@ func (n *Node) dial() {
 		n.client = c
 		n.dials++
 		now := w.clock.Now()
-		n.follower.SetPeer(n.upstream.name)
+		n.follower.SetPeer(n.upstream.name, len(n.epochs) > 0 && !w.cfg.PlainMaster)
 		report := n.follower.Begin(n.log.Range(), now)
 		c.report(report, now)
 		c.rearm()
@@ -147,6 +147,9 @@ func (c *client) turn() {
 	n, now := c.node, c.node.world.clock.Now()
 	if n.follower.State() == transfer.FollowerTransferring {
 		n.backoff.Succeeded()
+	}
+	if report, ok := n.follower.FallBack(n.log.Range(), now); ok && len(c.out) == 0 {
+		c.report(report, now)
 	}
 	if len(c.out) == 0 {
 		n.follower.SetAcks(n.log.flushed, -1)
