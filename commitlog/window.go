@@ -131,7 +131,11 @@ func (w *window) step(end int64) bool {
 	reached := w.populateFrom(from, to)
 	if reached <= from {
 		w.starved.Store(true) // until the roller has made the next segment
-		return false
+		// It may have, and told us, before that.
+		if reached = w.populateFrom(from, to); reached <= from {
+			return false
+		}
+		w.starved.Store(false)
 	}
 	w.to.CompareAndSwap(old, reached) // somebody else may have been here
 	return true

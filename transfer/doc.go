@@ -32,8 +32,13 @@
 //	                 once it has a byte; before that it sends nothing at all
 //	1                the same waiting while the log is empty, then from 1
 //	in [min, end]    from exactly there, inside a record or a filler too
-//	-1               nothing: the next report counts as the first
+//	-1               nothing, or its hello: the next report counts as the first
 //	anything else    a close with a *ReportError
+//
+// Two haengine nodes agree on an extended protocol: the slave's first report is
+// -1, the master answers with a Hello, the slave with its own (see AppendHello,
+// extendedHeader and extendedReport for the bytes, docs/protocol.md for all of
+// it). Align decides between the two what of the slave's log has to go.
 //
 // # Session: the master's view of one replica
 //
@@ -80,12 +85,17 @@
 //	writable, master   Next; write header and body; Sent at each progress; until
 //	                   Next has nothing or the socket is full.
 //	log grew           the same for each replica that is not waiting for its socket.
-//	connected, slave   Begin; write the report; Reported.
+//	connected, slave   SetPeer; Begin; write the report; Reported.
+//	hello, slave       while Greeting waits take nothing from the socket: Align,
+//	                   cut the log, Answer (or Refuse) and write what it gives.
+//	hello, master      Control goes out before the next frame; Unproved asks for a
+//	                   checksum of our log, which goes to Prove.
 //	readable, slave    Want; read at most that much to where it says; Header,
 //	                   Compared or Stored; publish what Stored says; at the end
 //	                   of the turn NextReport.
 //	an empty log       after Header ask StartOffset and SkipByte before the body.
-//	timer              at Deadline ask Expired, then Next or NextReport.
+//	timer              at Deadline ask Expired, then Next; or FallBack and
+//	                   NextReport.
 //	closed, slave      zero the Unpublished bytes, then Ended; dial again after
 //	                   what Backoff says.
 //
