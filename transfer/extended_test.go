@@ -404,3 +404,39 @@ func TestTheHelloWaitEndsBeforeTheConnectionIsGivenUp(t *testing.T) {
 		t.Errorf("report %d, %v after %v", r, due, now)
 	}
 }
+
+// A hello whose payload is late is waited for: it has begun.
+func TestAHelloOnItsWayIsNoSilence(t *testing.T) {
+	p := newPair(t, history(3000, 3), history(1000, 3), Epoch{1, 11, 0})
+	p.connect()
+	hello := appendMessage(nil, unitHello, AppendHello(nil, p.hello("master")))
+	if err := p.slave.feed(t, p.f, hello[:ExtendedHeaderBytes+10], p.now); err != nil {
+		t.Fatal(err)
+	}
+	p.now += 3 * DefaultHelloWait
+	if r, ok := p.f.FallBack(p.slave.held(), p.now); ok {
+		t.Fatalf("gone plain with report %d", r)
+	}
+	if err := p.slave.feed(t, p.f, hello[ExtendedHeaderBytes+10:], p.now); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := p.f.Greeting(); !ok {
+		t.Error("the hello did not come through")
+	}
+}
+
+// A master compares a tail of the size that is agreed, no more and no less.
+func TestTheTailHasItsSize(t *testing.T) {
+	for _, c := range []struct {
+		from, end int64
+		taken     bool
+	}{{0, 100000, false}, {100000 - TailBytes, 100000, true}, {100000 - TailBytes + 1, 100000, false}, {100000, 100000, false}, {0, 3000, true}, {10, 3000, false}} {
+		own := Hello{VersionMin: 1, VersionMax: 1, ReplicaID: "m", SegmentBytes: 1 << 20, FrameBytes: 500}
+		s := NewSession(SessionConfig{SegmentBytes: 1 << 20, Hello: &own}, 0)
+		h := Hello{VersionMin: 1, VersionMax: 1, ReplicaID: "s", SegmentBytes: 1 << 20, FrameBytes: 500, Log: Range{0, c.end}, Start: c.end, TailFrom: c.from}
+		err := s.Feed(appendReply(AppendReport(nil, -1), unitHello, AppendHello(nil, h)), Range{0, 200000}, 0)
+		if _, _, asks := s.Unproved(); asks != c.taken || (err == nil) != c.taken {
+			t.Errorf("tail [%d, %d): asks %v, %v", c.from, c.end, asks, err)
+		}
+	}
+}
