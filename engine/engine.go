@@ -311,7 +311,7 @@ func (e *Engine) served() transfer.Range {
 func (e *Engine) ConfirmedOffset() int64 {
 	offset := e.log.EndOffset()
 	if e.Role() == Slave {
-		if s := e.slave.Load(); s != nil && s.extended.Load() {
+		if s := e.slave.Load(); s != nil && s.confirmed.Load() >= 0 {
 			offset = min(offset, s.confirmed.Load())
 		}
 		return offset

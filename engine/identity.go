@@ -52,7 +52,7 @@ func idMistake(id string) string {
 		return fmt.Sprintf("is %d bytes long, want at most %d", len(id), idBytesMax)
 	case !utf8.ValidString(id):
 		return fmt.Sprintf("%q is not UTF-8", id)
-	case strings.ContainsFunc(id, unicode.IsControl):
+	case strings.ContainsFunc(id, func(r rune) bool { return !unicode.IsPrint(r) }):
 		return fmt.Sprintf("%q has a control character", id)
 	}
 	return ""

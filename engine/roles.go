@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -99,7 +101,7 @@ func (e *Engine) Promote(ctx context.Context, o PromoteOptions) (RoleChange, err
 //
 // RocketMQ: AutoSwitchHAService.changeToSlave.
 func (e *Engine) Follow(ctx context.Context, address string) (RoleChange, error) {
-	if err := checkAddress("master", address); err != nil {
+	if err := e.checkMaster(address); err != nil {
 		return RoleChange{}, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	e.changing.Lock()
@@ -130,6 +132,21 @@ func (e *Engine) Follow(ctx context.Context, address string) (RoleChange, error)
 	var change RoleChange
 	e.changed(&change)
 	return change, nil
+}
+
+// checkMaster says why nobody can be followed at an address.
+func (e *Engine) checkMaster(address string) error {
+	if err := checkAddress("master", address); err != nil {
+		return err
+	}
+	host, port, _ := net.SplitHostPort(address)
+	switch {
+	case host == "" || strings.ContainsAny(host, " \t") || port == "0":
+		return fmt.Errorf("master %q: want HOST:PORT", address)
+	case address == e.HAAddr().String():
+		return fmt.Errorf("master %s is this node itself", address)
+	}
+	return nil
 }
 
 // follow starts a connection to a master. What this store began as a master is

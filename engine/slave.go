@@ -69,7 +69,7 @@ type slave struct {
 	cluster string                             // the master's
 
 	extended   atomic.Bool  // the connection speaks the extended protocol; stored by the loop
-	confirmed  atomic.Int64 // up to where the master said its puts to be complete; stored by the loop
+	confirmed  atomic.Int64 // up to where the master said its puts to be complete, -1: it speaks RocketMQ's protocol; stored by the loop
 	onReplicas atomic.Bool  // and that these are on replicas; stored by the loop
 
 	context context.Context // of name look-ups, as cancel; neither changes
@@ -102,6 +102,7 @@ func newSlave(e *Engine, master string) *slave {
 			Extended: e.opts.Wire == WireAuto,
 		}),
 	}
+	s.confirmed.Store(-1)
 	s.context, s.cancel = context.WithCancel(context.Background())
 	s.timer = loop.NewTimer(s.due)
 	s.wake = loop.NewWaker(func() {
@@ -275,6 +276,8 @@ func (s *slave) sendReport(now time.Duration) {
 		return
 	}
 	if offset, ok := s.follower.FallBack(s.held(), now); ok {
+		s.confirmed.Store(-1)
+		s.onReplicas.Store(false)
 		s.writeReport(offset, now)
 		return
 	}

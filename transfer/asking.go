@@ -21,19 +21,17 @@ const (
 type peerMemory struct {
 	plainUntil time.Duration // it does not answer -1: do not ask before that
 	answers    bool          // it does, or did: silence is the network's before it is its own
-	unanswered int           // connections in a row that ended without an answer
+	unanswered int           // connections in a row that it was silent on
 }
 
 // peersMax bounds the memory: a name has few addresses at once.
 const peersMax = 64
 
-// How many connections in a row a master has to leave unanswered before it is
-// spoken to in RocketMQ's protocol: by closing them on -1, where one may be a
-// master that stops; and by silence, if it is known to have answered before.
-const (
-	closesBelieved   = 2
-	silencesBelieved = 3
-)
+// silencesBelieved is how many connections in a row a master that is known to
+// have answered before has to leave unanswered until it is taken for RocketMQ's.
+// A close says nothing: RocketMQ's masters are silent, and what stands before a
+// master that is down may close.
+const silencesBelieved = 3
 
 // extension is a follower's state on a connection that asked for the extended
 // protocol.
@@ -107,17 +105,12 @@ func (f *Follower) isPlain() bool {
 }
 
 // unanswered remembers that a connection ended before a hello came.
-func (f *Follower) unanswered(closed bool, err error, now time.Duration) {
-	m := f.peers[f.peer]
-	switch {
-	case closed && !m.answers:
-		if m.unanswered++; m.unanswered >= closesBelieved {
-			m = peerMemory{plainUntil: addTime(now, f.cfg.PlainMemory)}
-		}
-	case errors.Is(err, ErrSilent):
+func (f *Follower) unanswered(err error) {
+	if errors.Is(err, ErrSilent) {
+		m := f.peers[f.peer]
 		m.unanswered++
+		f.peers[f.peer] = m
 	}
-	f.peers[f.peer] = m
 }
 
 // unit takes a head from a master that was asked.

@@ -79,6 +79,8 @@ func TestHelloFieldsAreChecked(t *testing.T) {
 	for name, spoil := range map[string]func(*Hello){
 		"no id":                func(h *Hello) { h.ReplicaID = "" },
 		"a long id":            func(h *Hello) { h.ReplicaID = strings.Repeat("x", 256) },
+		"a control character":  func(h *Hello) { h.ReplicaID = "a\x1b[31m" },
+		"a C1 control":         func(h *Hello) { h.ClusterID = "a\u009b" },
 		"no text":              func(h *Hello) { h.ReplicaID = "\xff" },
 		"no version":           func(h *Hello) { h.VersionMin, h.VersionMax = 0, 0 },
 		"versions turned":      func(h *Hello) { h.VersionMin, h.VersionMax = 3, 2 },

@@ -99,7 +99,7 @@ func (f *Follower) Ended(err error, now time.Duration) {
 	closed := errors.Is(err, io.EOF) && !c.received
 	switch {
 	case c.dialect == dialectAsking:
-		f.unanswered(closed, err, now)
+		f.unanswered(err)
 		if !f.sticky() {
 			f.enter(FollowerConnecting, reasonOf(err))
 		}

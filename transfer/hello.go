@@ -1,11 +1,13 @@
 package transfer
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"math"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -152,8 +154,8 @@ func ParseHello(b []byte) (Hello, error) {
 func (h *Hello) field(tag uint16, v []byte) error {
 	switch tag {
 	case tagCluster, tagReplica:
-		if len(v) > helloNameMax || !utf8.Valid(v) {
-			return fmt.Errorf("%w: field %d is no name of at most %d bytes", ErrHello, tag, helloNameMax)
+		if len(v) > helloNameMax || !utf8.Valid(v) || bytes.ContainsFunc(v, unprintable) {
+			return fmt.Errorf("%w: field %d is no printable name of at most %d bytes", ErrHello, tag, helloNameMax)
 		}
 		if tag == tagCluster {
 			h.ClusterID = string(v)
@@ -200,6 +202,9 @@ func (h *Hello) field(tag uint16, v []byte) error {
 	}
 	return nil
 }
+
+// unprintable tells what must not come from a peer into logs and terminals.
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
 func (h *Hello) epochs(v []byte) error {
 	if len(v)%epochBytes != 0 || len(v)/epochBytes > helloEpochsMax {

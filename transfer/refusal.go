@@ -76,7 +76,7 @@ func parseRefusal(b []byte) error {
 		return fmt.Errorf("%w: a refusal of %d bytes", ErrUnit, len(b))
 	}
 	text := strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if unprintable(r) {
 			return ' '
 		}
 		return r

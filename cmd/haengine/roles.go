@@ -107,6 +107,9 @@ func changeRole(cmd *cobra.Command, address, path string, values url.Values, asJ
 	if err != nil || json.Unmarshal(body, &a) != nil {
 		return fmt.Errorf("%s: answer is %s; is it a node's admin address?", address, resp.Status)
 	}
+	if resp.StatusCode == http.StatusBadRequest {
+		return usagef(cmd, "%s", a.Error)
+	}
 	if a.Error != "" {
 		return errors.New(a.Error)
 	}
