@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -84,11 +83,7 @@ func (s *slave) align(master transfer.Hello) (transfer.Hello, error) {
 	if err != nil {
 		return own, err
 	}
-	// A term without a byte here that is not the master's must not name bytes of
-	// its.
-	last := lastOf(own.Epochs)
-	stale := last.Number > 0 && last.Start >= keep && !slices.Contains(master.Epochs, last)
-	if keep < own.Log.End || stale {
+	if keep < own.Log.End || transfer.Stale(own, master, keep) {
 		if err := s.cut(keep, own.Log.End); err != nil {
 			return own, err
 		}

@@ -48,6 +48,13 @@ func Align(own, master Hello, confirmed int64) (keep int64, err error) {
 	return keep, nil
 }
 
+// Stale tells whether the replica's last term has no bytes below keep and is not
+// the master's. It has to go, too: it would name bytes of the master's.
+func Stale(own, master Hello, keep int64) bool {
+	n := len(own.Epochs)
+	return n > 0 && own.Epochs[n-1].Start >= keep && !slices.Contains(master.Epochs, own.Epochs[n-1])
+}
+
 // commonEnd returns the end of what two logs have in common, by their terms.
 func commonEnd(mine []Epoch, end int64, master Hello) (int64, error) {
 	if len(mine) == 0 || len(master.Epochs) == 0 {

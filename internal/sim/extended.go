@@ -103,8 +103,11 @@ func (c *client) greeted(master transfer.Hello) {
 			c.socket.Close(err)
 			return
 		}
-		if !own.Log.Empty() && keep < own.Log.End {
+		if keep < own.Log.End && !own.Log.Empty() {
 			n.cut(keep)
+		}
+		if transfer.Stale(own, master, keep) {
+			n.epochs = slices.DeleteFunc(slices.Clone(n.epochs), func(e transfer.Epoch) bool { return e.Start >= keep })
 		}
 		own.Log, own.Epochs = n.log.Range(), n.epochs
 		own.Start = own.Log.End

@@ -104,7 +104,11 @@ func (w *World) crashOne() {
 	tell := w.chance(2)
 	w.trace("%s crashes; peers told %v", n.name, tell)
 	n.crash(tell, lose)
-	w.clock.After(w.upTo(3*time.Second), n.begin)
+	w.clock.After(w.upTo(3*time.Second), func() {
+		if !n.up { // a change of masters may have been sooner
+			n.begin()
+		}
+	})
 }
 
 // promote makes a replica the master, as an operator or a coordinator would who
