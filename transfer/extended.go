@@ -123,10 +123,10 @@ func parseExtendedHeader(b []byte) (extendedHeader, error) {
 	return h, nil
 }
 
-// appendMessage appends a unit of the master's that is no log.
-func appendMessage(dst []byte, kind unitKind, payload []byte) []byte {
-	dst = appendExtendedHeader(dst, extendedHeader{Frame: Frame{Offset: notSaid, Bytes: int32(len(payload))}, kind: kind})
-	return append(dst, payload...)
+// messageOf gives a unit of the master's that is no log.
+func messageOf(kind unitKind, payload []byte) []byte {
+	head := appendExtendedHeader(nil, extendedHeader{Frame: Frame{Offset: notSaid, Bytes: int32(len(payload))}, kind: kind})
+	return append(head, payload...)
 }
 
 // extendedReport is the head of a unit from the replica:

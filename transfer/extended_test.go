@@ -323,7 +323,7 @@ func TestALateHello(t *testing.T) {
 	if !due || r < 0 {
 		t.Fatalf("report %d, %v", r, due)
 	}
-	late := appendMessage(nil, unitHello, AppendHello(nil, p.hello("master")))
+	late := messageOf(unitHello, AppendHello(nil, p.hello("master")))
 	if err := p.slave.feed(t, p.f, late[:FrameHeaderBytes], p.now); !errors.Is(err, ErrHelloLate) {
 		t.Fatalf("%v", err)
 	}
@@ -409,7 +409,7 @@ func TestTheHelloWaitEndsBeforeTheConnectionIsGivenUp(t *testing.T) {
 func TestAHelloOnItsWayIsNoSilence(t *testing.T) {
 	p := newPair(t, history(3000, 3), history(1000, 3), Epoch{1, 11, 0})
 	p.connect()
-	hello := appendMessage(nil, unitHello, AppendHello(nil, p.hello("master")))
+	hello := messageOf(unitHello, AppendHello(nil, p.hello("master")))
 	if err := p.slave.feed(t, p.f, hello[:ExtendedHeaderBytes+10], p.now); err != nil {
 		t.Fatal(err)
 	}

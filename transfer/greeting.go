@@ -50,7 +50,7 @@ func (s *Session) greet(log Range) {
 	}
 	h := *s.cfg.Hello
 	h.Log, h.Epochs = log, s.epochs
-	s.control = appendMessage(nil, unitHello, AppendHello(nil, h))
+	s.control = messageOf(unitHello, AppendHello(nil, h))
 	s.greeted = true
 }
 
@@ -209,5 +209,5 @@ func (s *Session) LastWords(why error) []byte {
 	if !s.extended || s.left > 0 || len(s.control) > 0 || errors.As(why, &refusal) && refusal.ByPeer {
 		return nil
 	}
-	return appendMessage(nil, unitRefusal, appendRefusal(nil, refusalOf(why)))
+	return messageOf(unitRefusal, appendRefusal(nil, refusalOf(why)))
 }

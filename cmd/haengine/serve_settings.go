@@ -48,7 +48,7 @@ func (n *nodeSettings) define(s *settings) {
 	s.add("slave-timeout", "DURATION", "3s", "how long a put waits for replicas", toDuration(&o.SlaveTimeout, time.Millisecond))
 	s.add("flush-timeout", "DURATION", "5s", "how long a put waits for the disk", toDuration(&o.FlushTimeout, time.Millisecond))
 	s.add("max-lag", "BYTES", "256MiB", "a replica further behind does not count as in sync", toBytes(&o.MaxLag, 1, math.MaxInt64))
-	s.add("ack", "KIND", "received", "received or flushed; slave: what its reports mean; master: what a synchronous put waits for, and since plain replicas report no flushed offset, flushed gives SLAVE_NOT_AVAILABLE", toEnum(&o.Ack, engine.ParseAckKind))
+	s.add("ack", "KIND", "received", "received or flushed; slave: what its reports mean; master: what a synchronous put waits for: flushed is what only haengine replicas can tell", toEnum(&o.Ack, engine.ParseAckKind))
 	s.add("segment-bytes", "BYTES", "", "segment file size of a new store, 64KiB to 2GiB-1 (default: the store's own, or 1GiB)", toBytes(&o.SegmentBytes, engine.SegmentBytesMin, engine.SegmentBytesMax))
 	s.add("retention", "DURATION", "72h", "age of a segment's last record after which it goes; 0 keeps all; a store of RocketMQ's is cleaned only when this is given", toDuration(&o.Retention, 0))
 	s.add("retention-disk", "PERCENT", "85", "disk use above which the oldest segments go early; 0: never", toInt(&o.RetentionDisk, 0, 100))
