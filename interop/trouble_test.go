@@ -182,6 +182,12 @@ func otherSegmentSize(c *trial) {
 			if said = st.Reason; said == "" && st.Master != nil {
 				said = st.Master.LastError
 			}
+			if !strings.Contains(said, fmt.Sprint(size)) {
+				// The record that the border cuts is damage, and may be met at once.
+				if lines := s.log.lines("reason=", fmt.Sprint(size)); len(lines) > 0 {
+					said = lines[0]
+				}
+			}
 			return strings.Contains(said, fmt.Sprint(size))
 		})
 		if size < segmentBytes && s.Status().MaxOffset >= end {
