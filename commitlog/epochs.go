@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 )
@@ -118,24 +117,6 @@ func (k *keeper) cutEpochsLocked(to int64) error {
 		return fmt.Errorf("cut the epochs from offset %d on: %w", to, err)
 	}
 	return nil
-}
-
-// EpochAt gives the epoch that the byte at an offset belongs to, and where that
-// epoch ends: math.MaxInt64 for the last of the list. ok is false before the
-// first one (RocketMQ EpochFileCache.findEpochEntryByOffset).
-func EpochAt(list []Epoch, offset int64) (e Epoch, end int64, ok bool) {
-	i := len(cutEpochs(list, offset))
-	if i == len(list) || list[i].Start > offset {
-		i--
-	}
-	if i < 0 {
-		return Epoch{}, 0, false
-	}
-	end = math.MaxInt64
-	if i+1 < len(list) {
-		end = list[i+1].Start
-	}
-	return list[i], end, true
 }
 
 // cutEpochs gives the epochs that start before an offset: what is left of a log

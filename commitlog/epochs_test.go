@@ -2,7 +2,6 @@ package commitlog
 
 import (
 	"errors"
-	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -46,28 +45,6 @@ func putRecords(t testing.TB, l *Log, n int) (all []Appended) {
 	}
 	must(t, l.Flush())
 	return all
-}
-
-func TestEpochAt(t *testing.T) {
-	list := []Epoch{{1, 11, 100}, {3, 33, 200}, {4, 44, 300}}
-	for _, c := range []struct {
-		offset int64
-		want   Epoch
-		end    int64
-		ok     bool
-	}{
-		{0, Epoch{}, 0, false}, {99, Epoch{}, 0, false},
-		{100, list[0], 200, true}, {199, list[0], 200, true},
-		{200, list[1], 300, true}, {299, list[1], 300, true},
-		{300, list[2], math.MaxInt64, true}, {math.MaxInt64, list[2], math.MaxInt64, true},
-	} {
-		if e, end, ok := EpochAt(list, c.offset); e != c.want || end != c.end || ok != c.ok {
-			t.Errorf("at %d: %v to %d, %v; want %v to %d, %v", c.offset, e, end, ok, c.want, c.end, c.ok)
-		}
-	}
-	if _, _, ok := EpochAt(nil, 0); ok {
-		t.Error("an empty list has an epoch")
-	}
 }
 
 func TestEpochsAreKeptAndRefused(t *testing.T) {

@@ -78,9 +78,7 @@ func TestOneSyncServesAllThatWait(t *testing.T) {
 			}
 		})
 	}
-	for l.EndOffset() < waiters*200 { // all have appended
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, "all have appended", func() bool { return l.EndOffset() >= waiters*200 })
 	disk.hold.Unlock()
 	wg.Wait()
 	if n := disk.syncs.Load() - before; n > 3 {

@@ -3,6 +3,7 @@ package commitlog
 import (
 	"bytes"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,4 +35,16 @@ func twinOptions(disk *Twin) Options {
 	o.Disk, o.SegmentBytes = disk, 8192
 	o.Limits.BodyBytes = 4096
 	return o
+}
+
+// eventually polls until a condition holds; what says what was waited for.
+func eventually(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(20 * time.Second); !done(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
 }

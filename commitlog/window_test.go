@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -39,11 +40,7 @@ func openWindow(t *testing.T, bytes int64) (*Log, *countingDisk) {
 // await waits for the window's goroutine to come to an offset.
 func (w *window) await(t *testing.T, offset int64) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); w.to.Load() < offset; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the window ends at %d, not at %d", w.to.Load(), offset)
-		}
-	}
+	eventually(t, fmt.Sprintf("the window reaches offset %d", offset), func() bool { return w.to.Load() >= offset })
 }
 
 func TestWindowIsAheadOfTheEndAcrossSegments(t *testing.T) {
@@ -97,11 +94,7 @@ func TestWindowIsPopulatedAgainAfterALargeSyncOnly(t *testing.T) {
 		}
 		l.window.start()
 		if c.again {
-			for deadline := time.Now().Add(20 * time.Second); disk.populated.Load() < before+bytes; time.Sleep(time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatal("nothing was populated")
-				}
-			}
+			eventually(t, "the window is populated", func() bool { return disk.populated.Load() >= before+bytes })
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"io"
 	"net"
 	"strings"
@@ -67,9 +68,9 @@ func TestFirstReportOfAFlushedAcknowledgementIsDurable(t *testing.T) {
 		slave <- s
 		if n == 1 {
 			_, _ = c.Write(append(header(first, int32(end-first)), log[first:]...))
-			for deadline := time.Now().Add(testTimeout); s.log.EndOffset() < end && time.Now().Before(deadline); {
-				time.Sleep(time.Millisecond)
-			}
+			ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+			defer cancel()
+			_ = s.WaitFor(ctx, end) // the test looks at the end itself
 			close(lost)
 			return
 		}

@@ -98,11 +98,12 @@ func openSlave(t testing.TB, master *Engine, o Options) *Engine {
 // eventually waits for a condition; what says what was waited for.
 func eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(testTimeout); !done(); {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(testTimeout); !done(); <-tick.C {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within %v: %s", testTimeout, what)
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -67,7 +67,9 @@ const patience = 90 * time.Second
 // eventually polls until done.
 func eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !done(); time.Sleep(5 * time.Millisecond) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); !done(); <-tick.C {
 		if time.Now().After(end) {
 			t.Fatalf("waited %v in vain: %s", patience, what)
 		}

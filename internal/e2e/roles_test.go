@@ -105,9 +105,10 @@ func TestWhatIsCutIsKept(t *testing.T) {
 	}
 }
 
-// Real masters are silent when they are asked for the extended protocol: that
-// costs a second once, and no later connection anything.
-func TestAPlainMasterIsAskedOnce(t *testing.T) {
+// A master that is silent when it is asked for the extended protocol, as
+// RocketMQ's are, is followed in the plain one. That it is asked once only is
+// shown in transfer.
+func TestASilentMasterIsFollowedInPlain(t *testing.T) {
 	t.Parallel()
 	m := serveMaster(t, "", "--wire", "plain", "--load", "0,500,100")
 	s := serveSlave(t, "", m.serving.HAListen)
