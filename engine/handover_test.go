@@ -1,9 +1,13 @@
 package engine
 
 import (
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/haengine/haengine/commitlog"
 )
 
 // Two nodes that each began a term and wrote nothing: whoever follows takes the
@@ -141,4 +145,65 @@ func TestASlaveDoesNotConfirmByItself(t *testing.T) {
 	if got := s.ConfirmedOffset(); got >= r.EndOffset {
 		t.Errorf("confirmed %d, nobody has confirmed %d", got, r.EndOffset)
 	}
+}
+
+// slowCut is a disk on which keeping aside what is cut takes until it is let go.
+type slowCut struct {
+	commitlog.Disk
+	begun, goOn chan struct{}
+}
+
+func (d *slowCut) Create(path string, reserve int64) (commitlog.File, error) {
+	if filepath.Base(filepath.Dir(path)) == "cut" {
+		select {
+		case d.begun <- struct{}{}:
+			<-d.goOn
+		default:
+		}
+	}
+	return d.Disk.Create(path, reserve)
+}
+
+// While a log is being cut nobody is served from it, or counted: what was sent
+// is not what follows.
+func TestNobodyIsServedDuringACut(t *testing.T) {
+	disk := &slowCut{Disk: commitlog.OSDisk(), begun: make(chan struct{}, 1), goOn: make(chan struct{})}
+	a := openMaster(t, Options{})
+	b := openSlave(t, a, Options{HAListen: "127.0.0.1:0", Disk: disk})
+	down := openSlave(t, b, Options{})
+	release := sync.OnceFunc(func() { close(disk.goOn) })
+	t.Cleanup(release) // before the nodes are closed
+	puts(t, a, 10)
+	follow(t, a, b)
+	follow(t, b, down)
+	if _, err := b.Promote(context20(t), PromoteOptions{Role: AsyncMaster}); err != nil {
+		t.Fatal(err)
+	}
+	puts(t, b, 3)
+	follow(t, b, down)
+	for range 2 { // a number above b's
+		if _, err := a.Promote(context20(t), PromoteOptions{Role: AsyncMaster, NewEpoch: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	puts(t, a, 20)
+	if _, err := b.Follow(context20(t), a.HAAddr().String()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-disk.begun:
+	case <-time.After(testTimeout):
+		t.Fatal("no cut")
+	}
+	p := dialRaw(t, b)
+	p.report(1)
+	if got := p.closedByPeer(); len(got) > 0 {
+		t.Errorf("%d bytes were sent", len(got))
+	}
+	if n := len(b.Status().Replicas); n > 0 {
+		t.Errorf("%d replicas are counted", n)
+	}
+	release()
+	follow(t, a, b)
+	follow(t, b, down)
 }
