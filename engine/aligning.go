@@ -98,8 +98,9 @@ func (s *slave) align(master transfer.Hello) (transfer.Hello, error) {
 	return own, err
 }
 
-// beginAt chooses where an empty log begins: at the master's first byte, and
-// with the master's segment size unless one was given.
+// beginAt chooses where an empty log begins: at the master's first byte unless
+// another place was asked for, and with the master's segment size unless one was
+// given.
 func (s *slave) beginAt(own, master transfer.Hello) (transfer.Hello, error) {
 	if own.SegmentBytes != master.SegmentBytes {
 		if s.e.opts.SegmentBytes != 0 {
@@ -113,12 +114,15 @@ func (s *slave) beginAt(own, master transfer.Hello) (transfer.Hello, error) {
 			s.e.master.endAll(&transfer.RefusalError{Code: transfer.RefusedStopping, Text: "this node takes over its master's segment size"})
 		}
 	}
-	own.Start = master.Log.Min
+	var err error
+	if own.Start, err = s.e.opts.From.base(master.Log, master.SegmentBytes); err != nil {
+		return own, err
+	}
 	if err := s.log.StartAt(own.Start); err != nil {
 		return own, err
 	}
 	if own.Start > 0 {
-		s.e.opts.Logger.Warn("this copy begins after the log's first byte: the master does not hold what was before any more", "master", s.master, "min_offset", own.Start)
+		s.e.opts.Logger.Warn("this copy begins after the log's first byte", "master", s.master, "min_offset", own.Start, "master_min_offset", master.Log.Min, "from", s.e.opts.From.String())
 	}
 	s.e.loadTerms()
 	own.Log, own.Epochs = s.held(), *s.e.terms.Load()

@@ -38,6 +38,7 @@ type Engine struct {
 	quorum *transfer.Quorum
 	expiry *expiry
 	steady *steadyLog
+	vigil  *vigil
 
 	master *master               // nil without a listener
 	slave  atomic.Pointer[slave] // nil on a master; the log calls back before it is there
@@ -125,7 +126,7 @@ func (e *Engine) open() error {
 		Retention: o.Retention, RetentionDisk: o.RetentionDisk, RetentionGiven: o.RetentionGiven,
 		Limits: commitlog.Limits{BodyBytes: o.MaxBody}, StoreHost: o.StoreHost, QueueFileBytes: o.QueueFile,
 		Logger: o.Logger, OnRecovery: o.OnRecovery, OnFsync: o.Metrics.Fsync,
-		OnFlushed: e.flushed, OnDispatched: e.dispatched, OnSegmentReady: e.segmentReady, OnTrouble: e.trouble,
+		OnFlushed: e.flushed, OnDispatched: e.dispatched, OnSegmentReady: e.segmentReady, OnTrouble: e.diskTrouble,
 	})
 	if err != nil {
 		return err
@@ -148,8 +149,11 @@ func (e *Engine) open() error {
 		}
 	}
 	if o.Role == Slave {
-		return e.follow(o.Master)
+		if err := e.follow(o.Master); err != nil {
+			return err
+		}
 	}
+	e.vigil = newVigil(e)
 	return nil
 }
 
@@ -283,15 +287,15 @@ func (e *Engine) segmentReady() {
 	}
 }
 
-// trouble is called by the log once, when damage or a failed fsync has made it
+// diskTrouble is called by the log once, when damage or a failed fsync has made it
 // read-only.
-func (e *Engine) trouble(err error) {
+func (e *Engine) diskTrouble(err error) {
 	e.rings.flush.Close(transfer.Failed) // for good: no later fsync is believed
 	e.opts.Logger.Error("the log is read-only from here; restart after looking at the disk", "error", err)
 	e.events.send(Event{Kind: DiskTrouble, Err: err})
 	e.events.send(Event{Kind: StateChanged, State: StateReadOnly, Err: err})
 	if s := e.slave.Load(); s != nil {
-		s.trouble(err)
+		s.diskTrouble(err)
 	}
 }
 

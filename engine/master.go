@@ -25,7 +25,8 @@ type master struct {
 	listener *reactor.Listener
 	hosts    []*host // one for each loop
 	review   *reactor.Timer
-	warned   bool        // of long topics; the review's
+	warned   bool // of long topics; the review's
+	departed departures
 	closed   atomic.Bool // connections are not taken
 
 	mu struct {
@@ -125,6 +126,7 @@ func (m *master) countConnection(h *host, delta int) {
 }
 
 func (m *master) joined(r *replica) {
+	m.departed.forget(r)
 	m.mu.Lock()
 	m.mu.replicas[r] = struct{}{}
 	m.mu.Unlock()

@@ -39,6 +39,7 @@ type Options struct {
 	Wire          WireMode
 	PlainIdentity PlainIdentity
 	PlainHistory  PlainHistory
+	From          From   // slave: where the log begins while it is empty; zero: the master's first byte
 	ClusterID     string // at most 255 bytes of UTF-8 without control characters, as ReplicaID; empty: the store's own
 	ReplicaID     string // empty: the store's own
 
@@ -69,7 +70,8 @@ type Options struct {
 	Disk       commitlog.Disk // nil: the operating system's
 	Metrics    Metrics        // nil: none
 	OnRecovery func(done, total int64)
-	QueueFile  int64 // bytes of a new consume queue file; 0: 6,000,000 (mappedFileSizeConsumeQueue)
+	Remedy     func(Status) string // what somebody can do about Status.Trouble, as a command; nil: nothing is said
+	QueueFile  int64               // bytes of a new consume queue file; 0: 6,000,000 (mappedFileSizeConsumeQueue)
 }
 
 // Metrics takes what a node counts. Methods are called from producers, loops
@@ -172,6 +174,9 @@ func (o Options) Validate() error {
 		bad("master is missing: a SLAVE needs HOST:PORT")
 	case o.Role != Slave && o.Master != "":
 		bad("master %s is given, but the role is %v", o.Master, o.Role)
+	}
+	if o.From < FromLastSegment {
+		bad("from is %d, want first, last-segment or an offset", int64(o.From))
 	}
 	address := func(name, a string) {
 		if a == "" {

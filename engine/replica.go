@@ -126,6 +126,7 @@ func (r *replica) leave(err error) {
 	r.out.finish()
 	r.timer.Stop()
 	r.host.detach(r)
+	r.host.m.departed.note(r, err)
 	if r.member == nil {
 		r.e.steady.warn("peer-refused", "HA connection ended before a valid first report", "peer", r.address.String(), "reason", sentence(err))
 		return

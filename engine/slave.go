@@ -87,6 +87,7 @@ type slave struct {
 		state     string
 		address   string
 		lastError string
+		trouble   *Trouble // of this state; never edited
 	}
 }
 
@@ -98,7 +99,7 @@ func newSlave(e *Engine, master string) *slave {
 		compare: make([]byte, overlapBytes), own: make([]byte, overlapBytes),
 		follower: transfer.NewFollower(transfer.FollowerConfig{
 			SegmentBytes: e.log.SegmentBytes(), Heartbeat: e.opts.Heartbeat, Housekeeping: e.opts.Housekeeping,
-			OverlapBytes: overlapBytes, FrameBytesLimit: frameBytesLimit,
+			OverlapBytes: overlapBytes, FrameBytesLimit: frameBytesLimit, LastSegment: e.opts.From == FromLastSegment,
 			Extended: e.opts.Wire == WireAuto,
 		}),
 	}
@@ -146,21 +147,28 @@ func (s *slave) flushed() {
 }
 func (s *slave) segmentReady() { s.ready.Wake() }
 
-// trouble ends replication: what this log holds from here on cannot be trusted.
+// diskTrouble ends replication: what this log holds from here on cannot be trusted.
 // Any goroutine.
-func (s *slave) trouble(err error) {
+func (s *slave) diskTrouble(err error) {
 	s.loop.Post(func() {
 		s.broken = err
 		if s.conn != nil {
 			s.refuse(&transfer.RefusalError{Code: transfer.RefusedDamaged, Text: err.Error()})
 		} else {
-			s.note(transfer.FollowerStalled.String(), err)
+			s.noteBroken()
 		}
 	})
 }
 
+// held is what our log holds. One without a place stands where it was told to
+// begin.
 func (s *slave) held() transfer.Range {
-	return transfer.Range{Min: s.log.MinOffset(), End: s.log.EndOffset()}
+	r := transfer.Range{Min: s.log.MinOffset(), End: s.log.EndOffset()}
+	if from := s.e.opts.From; r.End == 0 && from > 0 {
+		r.Min = from.segment(s.log.SegmentBytes())
+		r.End = r.Min
+	}
+	return r
 }
 
 // acknowledged is what the slave reports to have received: all it holds, or with
@@ -336,7 +344,7 @@ func (s *slave) Closed(_ *reactor.Conn, err error) {
 	}
 	if s.broken != nil {
 		s.e.opts.Metrics.Reconnect(reasonLogTrouble)
-		s.note(transfer.FollowerStalled.String(), s.broken)
+		s.noteBroken()
 		return
 	}
 	s.lost(err, s.lossReason(err))
@@ -376,7 +384,7 @@ func (s *slave) lost(err error, reason string) {
 	s.e.opts.Metrics.Reconnect(reason)
 	s.e.steady.warn("master-"+reason, "connection to the master ended; it is tried again",
 		"master", s.master, "state", s.follower.State().String(), "reason", sentence(err), "end_offset", s.log.EndOffset())
-	s.note(s.follower.State().String(), err)
+	s.note(s.follower.State(), refusal, err)
 	s.armed = s.loop.Now() + wait()
 	s.timer.ResetAt(s.armed)
 }

@@ -40,7 +40,30 @@ type Status struct {
 	ClusterID       string          `json:"cluster_id"`
 	ReplicaID       string          `json:"replica_id"`
 	Replicas        []ReplicaStatus `json:"replicas"`
+	Departed        []Departed      `json:"departed_replicas,omitempty"`
 	Master          *MasterStatus   `json:"master,omitempty"`
+	Trouble         *Trouble        `json:"trouble,omitempty"`
+}
+
+// Trouble is what keeps a node from its job until somebody acts.
+type Trouble struct {
+	// Cause is one word. Of a slave: cluster, segments, range, diverged, behind,
+	// replaced, full, protocol, version or damaged, as one end refused the other.
+	// Of any node: damaged, bytes are not what they were; disk, an fsync failed.
+	Cause  string `json:"cause"`
+	Reason string `json:"reason"`           // a sentence with the offsets
+	Remedy string `json:"remedy,omitempty"` // as Options.Remedy says
+}
+
+// Departed is a replica that left because it, or its copy, is not well. It is
+// forgotten when the replica joins again.
+type Departed struct {
+	Address       string `json:"address"`
+	ReplicaID     string `json:"replica_id,omitempty"`
+	Reason        string `json:"reason"`
+	AckedOffset   int64  `json:"acked_offset"`
+	DamagedOffset *int64 `json:"damaged_offset,omitempty"`
+	Time          int64  `json:"time_ms"` // since 1970
 }
 
 // ReplicaStatus is a connected peer that made a valid first report.

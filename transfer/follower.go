@@ -110,7 +110,7 @@ func (f *Follower) beginPlain(log Range, now time.Duration) (report int64) {
 	case log.Empty() && log.End == 0:
 		c.empty, c.first = true, 1
 		c.next = 1
-		if f.askLast {
+		if f.askLast || f.cfg.LastSegment {
 			c.first, c.next = 0, -1
 		}
 		c.overlap = 0

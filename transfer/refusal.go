@@ -27,6 +27,16 @@ const (
 	RefusedDamaged                         // the log is damaged or could not be made durable
 )
 
+var refusalNames = [...]string{"", "protocol", "version", "cluster", "segments", "range", "diverged", "behind", "replaced", "full", "stopping", "damaged"}
+
+// String is one word for the code, or "refused" for a later version's.
+func (c RefusalCode) String() string {
+	if c == 0 || int(c) >= len(refusalNames) {
+		return "refused"
+	}
+	return refusalNames[c]
+}
+
 const refusalTextMax = 1024
 
 // ErrRefused means that one end did not take the other: see *RefusalError.

@@ -79,6 +79,9 @@ var (
 	descReplicaLagTime = describe("replica_lag_seconds", "Time since a replica last held all there was.", "replica")
 	descReplicaInSync  = describe("replica_in_sync", "1 if a replica counts as in sync.", "replica")
 
+	descTrouble  = describe("trouble", "1 while the node needs an operator; the labels say why and what to do.", "cause", "reason", "remedy")
+	descDeparted = describe("departed_replicas", "Replicas that left because they, or their copies, are not well, and are not back.")
+
 	descMasterState   = describe("master_state", "On a slave: 1 for the state of its connection to the master.", "state")
 	descMasterLag     = describe("master_lag_bytes", "On a slave: bytes behind the master, where the wire tells.")
 	descMasterLagTime = describe("master_lag_seconds", "On a slave: time behind the master, where the wire tells.")
@@ -116,6 +119,10 @@ func (c statusCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(descReplicaLag, float64(r.LagBytes), name)
 		gauge(descReplicaLagTime, r.LagSeconds, name)
 		gauge(descReplicaInSync, oneIf(r.InSync), name)
+	}
+	gauge(descDeparted, float64(len(s.Departed)))
+	if t := s.Trouble; t != nil {
+		gauge(descTrouble, 1, t.Cause, t.Reason, t.Remedy)
 	}
 	if m := s.Master; m != nil {
 		gauge(descMasterState, 1, m.State)

@@ -55,6 +55,7 @@ func (n *nodeSettings) define(s *settings) {
 	s.add("wire", "MODE", "auto", "auto, which asks a peer for the extended protocol and speaks RocketMQ's if it does not know it, or plain, which never asks", toEnum(&o.Wire, engine.ParseWireMode))
 	s.add("plain-identity", "KIND", "ip", "what one replica is in plain mode: ip or connection", toEnum(&o.PlainIdentity, engine.ParsePlainIdentity))
 	s.add("plain-history", "KIND", "last", "what an empty plain slave gets: the last segment, or everything from the first", toEnum(&o.PlainHistory, engine.ParsePlainHistory))
+	s.add("from", "WHERE", "first", "where an empty slave's log begins: first (the master's first byte), last-segment, or an offset, which stands for its segment", toEnum(&o.From, engine.ParseFrom))
 	s.add("cluster-id", "ID", "", "who may replicate with whom (default: the store's own)", toString(&o.ClusterID))
 	s.add("replica-id", "ID", "", "who is one replica (default: the store's own)", toString(&o.ReplicaID))
 	s.add("store-host", "IP:PORT", "127.0.0.1:10911", "written into records as their store host", n.setStoreHost)

@@ -69,7 +69,9 @@ type nodeStatus struct {
 	Waiters      int                    `json:"waiters"`
 	HAListen     string                 `json:"ha_listen"`
 	Replicas     []engine.ReplicaStatus `json:"replicas"`
+	Departed     []engine.Departed      `json:"departed_replicas"`
 	Master       *engine.MasterStatus   `json:"master"`
+	Trouble      *engine.Trouble        `json:"trouble"`
 }
 
 // statusClient keeps no connection: a look is seldom, and a node that stops
@@ -175,6 +177,12 @@ func printStatus(w io.Writer, s nodeStatus) {
 		if m.LastError != "" {
 			pairs = append(pairs, "  last error", m.LastError)
 		}
+	}
+	if t := s.Trouble; t != nil {
+		pairs = append(pairs, "trouble", t.Cause+": "+t.Reason, "  what to do", cmp.Or(t.Remedy, "-"))
+	}
+	for _, d := range s.Departed {
+		pairs = append(pairs, "left", fmt.Sprintf("%s at %s: %s", cmp.Or(d.ReplicaID, d.Address), time.UnixMilli(d.Time).Format(time.DateTime), d.Reason))
 	}
 	fields(w, pairs...)
 	if s.HAListen == "" && len(s.Replicas) == 0 {
