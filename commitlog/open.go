@@ -296,6 +296,7 @@ func (l *Log) begin(r *recovery) error {
 	flushed := r.from // without a hint: RocketMQ has flushed what is before
 	if r.hint != nil {
 		flushed = min(r.hint.Flushed, r.end)
+		l.confirmed.Store(min(r.hint.Confirmed, r.end))
 		l.flusher.rewriteTo = r.end
 	}
 	flushed = max(flushed, l.MinOffset())

@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/haengine/haengine/commitlog"
@@ -79,7 +78,7 @@ func (s *slave) align(master transfer.Hello) (transfer.Hello, error) {
 	e := s.e
 	own := e.hello()
 	own.Log, own.Epochs = s.held(), *e.terms.Load()
-	keep, err := transfer.Align(own, master, s.e.onReplicas.Load())
+	keep, err := transfer.Align(own, master, s.log.Confirmed())
 	if err != nil {
 		return own, err
 	}
@@ -157,7 +156,7 @@ func (s *slave) heard(now time.Duration) {
 	s.confirmed.Store(source.Confirmed)
 	s.onReplicas.Store(source.OnReplicas)
 	if source.OnReplicas {
-		raise(&s.e.onReplicas, min(source.Confirmed, s.log.EndOffset()))
+		s.log.NoteConfirmed(min(source.Confirmed, s.log.EndOffset()))
 	}
 	s.shared.Lock()
 	s.shared.source = source
@@ -197,13 +196,6 @@ func lastOf(list []transfer.Epoch) transfer.Epoch {
 		return transfer.Epoch{}
 	}
 	return list[len(list)-1]
-}
-
-// raise stores a larger value.
-func raise(v *atomic.Int64, to int64) {
-	for old := v.Load(); to > old && !v.CompareAndSwap(old, to); old = v.Load() {
-		continue
-	}
 }
 
 // damaged is where damage was found in our log; -1: nowhere.

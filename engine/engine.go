@@ -51,11 +51,8 @@ type Engine struct {
 	terms     atomic.Pointer[[]transfer.Epoch] // the log's epochs; replaced before a byte of a new one is in it
 	senders   atomic.Pointer[[]*host]          // loops that have replicas
 	confirmed atomic.Int64                     // highest confirmed offset of a master: it never goes back
-	// onReplicas is up to where puts are known to be complete on replicas: this
-	// log is never cut below. As a master's quorum reached it, or a master said.
-	onReplicas atomic.Int64
-	progress   notifier // told when the confirmed offset may have moved
-	events     events
+	progress  notifier                         // told when the confirmed offset may have moved
+	events    events
 
 	background sync.WaitGroup // work off the loops that uses the log
 
@@ -325,7 +322,7 @@ func (e *Engine) ConfirmedOffset() int64 {
 	}
 	if copies := int(e.inSyncReplicas.Load()); e.Role() == SyncMaster && copies > 1 {
 		offset = min(offset, e.quorum.Committed(e.ackKind(), copies-1))
-		raise(&e.onReplicas, offset)
+		e.log.NoteConfirmed(offset)
 	}
 	for {
 		old := e.confirmed.Load()
