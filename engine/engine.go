@@ -55,6 +55,7 @@ type Engine struct {
 	events    events
 
 	background sync.WaitGroup // work off the loops that uses the log
+	answering  sync.Mutex     // held by whoever computes checksums for a peer
 
 	futures sync.Pool
 

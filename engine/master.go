@@ -228,6 +228,7 @@ func (h *host) attach(c *reactor.Conn) reactor.Handler {
 	var hello *transfer.Hello
 	if e.opts.Wire == WireAuto {
 		own := e.hello()
+		own.Questions = transfer.QuestionLimits{Sums: transfer.QuestionSumsMax, Bytes: transfer.QuestionBytesMax}
 		hello = &own
 	}
 	r.session = transfer.NewSession(transfer.SessionConfig{

@@ -39,7 +39,7 @@ type replica struct {
 	proved   bool          // its acknowledgements may end waits; see counts
 	identity string        // of whom it is a connection; set when it joins
 	extended bool          // it speaks the extended protocol; set when it joins
-	proving  bool          // its tail is being compared
+	proving  bool          // its tail is being compared, or its question answered
 	over     bool          // the connection is closed
 
 	out     outgoing
@@ -96,6 +96,8 @@ func (r *replica) Readable(c *reactor.Conn) {
 	}
 	if from, to, ok := r.session.Unproved(); ok {
 		r.prove(from, to)
+	} else if q, ok := r.session.Question(); ok {
+		r.answer(q)
 	}
 	switch {
 	case !r.reported(now) || r.blocked:
@@ -128,7 +130,7 @@ func (r *replica) leave(err error) {
 	r.host.detach(r)
 	r.host.m.departed.note(r, err)
 	if r.member == nil {
-		r.e.steady.warn("peer-refused", "HA connection ended before a valid first report", "peer", r.address.String(), "reason", sentence(err))
+		r.farewell(err)
 		return
 	}
 	r.e.quorum.Leave(r.member)

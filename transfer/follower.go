@@ -147,10 +147,11 @@ func (f *Follower) sticky() bool { return f.state >= FollowerStalled }
 func (f *Follower) enter(s FollowerState, reason string) { f.state, f.reason = s, reason }
 
 // Want returns what the next bytes of the stream are. Bytes is 0 when the
-// connection failed or there is none, and while a hello waits for its answer.
+// connection failed or there is none, and while a hello waits for its
+// answer, but for that to a question of ours.
 func (f *Follower) Want() Want {
 	switch {
-	case f.failed != nil || !f.live || f.dialect == dialectGreeted:
+	case f.failed != nil || !f.live || f.dialect == dialectGreeted && !f.inquiry.open:
 		return Want{}
 	case f.payload.missing() > 0:
 		return Want{Kind: WantHeader, Offset: f.next, Bytes: int64(f.payload.missing())}

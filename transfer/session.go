@@ -312,9 +312,15 @@ func (s *Session) Expired(now time.Duration) error {
 	limit := s.cfg.Housekeeping
 	switch {
 	case s.failed != nil:
-	case !s.Started() && now-s.begun >= limit:
-		s.failed = s.expired(ErrNoReport, now-s.begun)
-	case s.Started() && now-s.lastReport >= limit:
+	case !s.Started():
+		if since, ok := s.waitingSince(); ok && now-since >= limit {
+			what := ErrNoReport
+			if s.asks {
+				what = ErrSilent
+			}
+			s.failed = s.expired(what, now-since)
+		}
+	case now-s.lastReport >= limit:
 		s.failed = s.expired(ErrSilent, now-s.lastReport)
 	case s.left > 0 && now-s.lastSent >= limit:
 		s.failed = s.expired(ErrSendStalled, now-s.lastSent)
@@ -338,7 +344,10 @@ func (s *Session) Deadline(log Range) time.Duration {
 	}
 	limit := s.cfg.Housekeeping
 	if !s.Started() {
-		return addTime(s.begun, limit)
+		if since, ok := s.waitingSince(); ok {
+			return addTime(since, limit)
+		}
+		return math.MaxInt64
 	}
 	at := addTime(s.lastReport, limit)
 	if s.offered {
