@@ -82,6 +82,9 @@ func (s *slave) align(master transfer.Hello) (transfer.Hello, error) {
 	if err != nil {
 		return own, err
 	}
+	if err := s.verify(own, master, keep); err != nil {
+		return own, err
+	}
 	if keep < own.Log.End || transfer.Stale(own, master, keep) {
 		if err := s.cut(keep, own.Log.End); err != nil {
 			return own, err

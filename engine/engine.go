@@ -129,7 +129,7 @@ func (e *Engine) open() error {
 	if err != nil {
 		return err
 	}
-	id, err := e.openIdentity()
+	id, err := e.openIdentity(e.log.EndOffset() > e.log.MinOffset())
 	if err != nil {
 		return err
 	}

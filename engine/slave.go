@@ -42,6 +42,7 @@ var reasons = []string{reasonConnect, reasonLost, reasonSilence, reasonRefused, 
 type slave struct {
 	e        *Engine
 	master   string // HOST:PORT; never changes
+	address  string // that the connection goes to; stored before work off the loop begins
 	log      *commitlog.Log
 	loop     *reactor.Loop
 	follower *transfer.Follower
@@ -271,7 +272,8 @@ func (s *slave) connected(c *reactor.Conn) {
 	now := s.loop.Now()
 	s.conn, s.paused, s.preparing, s.grown, s.out = c, false, false, false, nil
 	s.armed = never
-	s.follower.SetPeer(c.RemoteAddr().String(), len(*s.e.terms.Load()) > 0)
+	s.address = c.RemoteAddr().String()
+	s.follower.SetPeer(s.address, len(*s.e.terms.Load()) > 0)
 	first := s.follower.Begin(s.held(), now)
 	s.writeReport(first, now)
 	s.noteState()

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// flip inverts a byte of a log's file underneath it.
-func flip(t *testing.T, e *Engine, offset int64) {
+// flipAt inverts a byte of a log's file underneath it.
+func flipAt(t *testing.T, e *Engine, offset int64) {
 	t.Helper()
 	file, err := os.OpenFile(e.log.SegmentPath(offset), os.O_RDWR, 0)
 	if err != nil {
@@ -33,7 +33,7 @@ func TestDamageInACopyIsToldAndRemembered(t *testing.T) {
 	puts(t, m, 5)
 	bad := mustPut(t, m, message("t", 0, strings.Repeat("x", 1000)))
 	puts(t, m, 5)
-	flip(t, m, bad.EndOffset-500)
+	flipAt(t, m, bad.EndOffset-500)
 
 	remedy := func(s Status) string { return "remedy for " + s.Trouble.Cause }
 	dir := t.TempDir()
@@ -50,7 +50,7 @@ func TestDamageInACopyIsToldAndRemembered(t *testing.T) {
 	}
 
 	shut(t, s)
-	flip(t, m, bad.EndOffset-500) // it was the master's copy
+	flipAt(t, m, bad.EndOffset-500) // it was the master's copy
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
