@@ -206,15 +206,20 @@ func (e *Engine) settlePuts(ctx context.Context) {
 	e.rings.close()
 }
 
-// enter counts a put that is about to append; leave ends it.
-func (e *Engine) enter() error {
+// enter counts a put that is about to append; leave ends it. It waits for a
+// change of the role that is under way, or for ctx.
+func (e *Engine) enter(ctx context.Context) error {
 	for gate := e.held.Load(); gate != nil; gate = e.held.Load() {
-		<-*gate
+		select {
+		case <-*gate:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	e.inflight.Add(1)
 	if e.held.Load() != nil { // closed after the look above
 		e.leave()
-		return e.enter()
+		return e.enter(ctx)
 	}
 	if e.closed.Load() {
 		e.leave()
