@@ -36,10 +36,10 @@ var ErrPacesFull = errors.New("too many replicas with a pace of their own")
 // pacesMax bounds the paces that are kept for replicas, gone ones included.
 const pacesMax = transfer.MembersMax
 
-// The phases of a replica, as status names them.
+// PhaseLive and PhaseCatchUp are the phases of a replica; see Pace.
 const (
-	phaseLive    = "live"
-	phaseCatchUp = "catch-up"
+	PhaseLive    = "live"
+	PhaseCatchUp = "catch-up"
 )
 
 // paces is how fast each replica may be sent. Any goroutine.
@@ -162,7 +162,7 @@ func (e *Engine) SetTransferRate(bytesPerSecond int64) {
 // knowsReplica says who is known if an identity is not.
 func (e *Engine) knowsReplica(identity string) error {
 	var known []string
-	for _, r := range e.Pace().Replicas {
+	for _, r := range e.paceStatus().Replicas {
 		if r.ReplicaID == identity {
 			return nil
 		}
@@ -191,8 +191,22 @@ type ReplicaPace struct {
 	LagBytes       *int64  `json:"lag_bytes"` // null: gone
 }
 
-// Pace returns the limits in force and what they act on. Any goroutine.
-func (e *Engine) Pace() PaceStatus {
+// Pace returns the limits in force and what they act on: of one replica, or with
+// an empty identity of all. The error is ErrUnknownReplica, as SetPace's. Any
+// goroutine.
+func (e *Engine) Pace(replicaID string) (PaceStatus, error) {
+	if replicaID == "" {
+		return e.paceStatus(), nil
+	}
+	if err := e.knowsReplica(replicaID); err != nil {
+		return PaceStatus{}, err
+	}
+	s := e.paceStatus()
+	s.Replicas = slices.DeleteFunc(s.Replicas, func(r ReplicaPace) bool { return r.ReplicaID != replicaID })
+	return s, nil
+}
+
+func (e *Engine) paceStatus() PaceStatus {
 	all, own := e.paces.list()
 	s := PaceStatus{Pace: all, Replicas: []ReplicaPace{}}
 	if e.master != nil {
@@ -218,7 +232,7 @@ func (e *Engine) Pace() PaceStatus {
 // phase is how status names what the replica is sent now. Any goroutine.
 func (r *replica) phase() string {
 	if r.catchingUp.Load() {
-		return phaseCatchUp
+		return PhaseCatchUp
 	}
-	return phaseLive
+	return PhaseLive
 }

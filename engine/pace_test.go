@@ -43,7 +43,7 @@ func TestACatchUpThatIsHeldBackDelaysNobodyElse(t *testing.T) {
 	waitReplicas(t, m, 1)
 	backlog(t, m, 20)
 	late := openSlave(t, m, Options{ReplicaID: "late", SegmentBytes: 8 << 20})
-	eventually(t, "the late one is catching up", func() bool { return replicaOf(t, m, "late").Phase == phaseCatchUp })
+	eventually(t, "the late one is catching up", func() bool { return replicaOf(t, m, "late").Phase == PhaseCatchUp })
 
 	begun, had := time.Now(), replicaOf(t, m, "late").AckedOffset
 	for puts := 0; puts < 200 || time.Since(begun) < time.Second; puts++ {
@@ -52,11 +52,11 @@ func TestACatchUpThatIsHeldBackDelaysNobodyElse(t *testing.T) {
 			t.Fatal("a put ended before the live replica had it")
 		}
 	}
-	if got := replicaOf(t, m, "live"); got.Phase != phaseLive || got.Pace != (Pace{CatchUp: slowly}) {
+	if got := replicaOf(t, m, "live"); got.Phase != PhaseLive || got.Pace != (Pace{CatchUp: slowly}) {
 		t.Errorf("the live one: %+v", got)
 	}
 	got, passed := replicaOf(t, m, "late"), time.Since(begun)
-	if got.Phase != phaseCatchUp || got.LagBytes < 10<<20 || got.InSync {
+	if got.Phase != PhaseCatchUp || got.LagBytes < 10<<20 || got.InSync {
 		t.Errorf("the late one: %+v", got)
 	}
 	// What was under way at the beginning comes on top.
@@ -70,7 +70,7 @@ func TestACatchUpThatIsHeldBackDelaysNobodyElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the late one is there", func() bool { return late.log.EndOffset() == m.log.EndOffset() })
-	eventually(t, "and live", func() bool { return replicaOf(t, m, "late").Phase == phaseLive })
+	eventually(t, "and live", func() bool { return replicaOf(t, m, "late").Phase == PhaseLive })
 	sameLog(t, m, late)
 }
 
@@ -138,7 +138,7 @@ func TestAReplicasPaceSurvivesItsReconnect(t *testing.T) {
 	}
 	shut(t, s)
 	waitReplicas(t, m, 1)
-	if got := m.Pace(); len(got.Replicas) != 2 || got.Replicas[1].Address != "" || got.Replicas[1].Pace != want || got.Replicas[1].LagBytes != nil {
+	if got := m.paceStatus(); len(got.Replicas) != 2 || got.Replicas[1].Address != "" || got.Replicas[1].Pace != want || got.Replicas[1].LagBytes != nil {
 		t.Errorf("while it is gone: %+v", got)
 	}
 	if err := m.SetPace("s", Pace{Live: KeepRate, CatchUp: 3000}); err != nil {
@@ -171,7 +171,7 @@ func TestAReplicasPaceSurvivesItsReconnect(t *testing.T) {
 		t.Errorf("after a change of all: %+v and %+v", a, b)
 	}
 	m.SetTransferRate(0)
-	if got := m.Pace(); got.Pace != (Pace{}) || got.Replicas[0].Pace != (Pace{}) || got.Replicas[1].Pace != (Pace{}) {
+	if got := m.paceStatus(); got.Pace != (Pace{}) || got.Replicas[0].Pace != (Pace{}) || got.Replicas[1].Pace != (Pace{}) {
 		t.Errorf("after all limits were lifted: %+v", got)
 	}
 }
@@ -188,12 +188,18 @@ func TestAWrongPaceIsRefused(t *testing.T) {
 	if err := m.SetPace("x", Pace{}); !errors.Is(err, ErrUnknownReplica) || !strings.Contains(err.Error(), `replica "x": no such replica; there are: a, b`) {
 		t.Errorf("with others: %v", err)
 	}
+	if _, err := m.Pace("x"); !errors.Is(err, ErrUnknownReplica) {
+		t.Errorf("asked for: %v", err)
+	}
+	if got, err := m.Pace("a"); err != nil || len(got.Replicas) != 1 || got.Replicas[0].ReplicaID != "a" {
+		t.Errorf("one of two: %+v, %v", got, err)
+	}
 	for _, p := range []Pace{{Live: -2}, {CatchUp: -2}} {
 		if err := m.SetPace("a", p); !errors.Is(err, ErrOptions) {
 			t.Errorf("%+v: %v", p, err)
 		}
 	}
-	if got := m.Pace(); got.Pace != (Pace{}) || got.Replicas[0].Pace != (Pace{}) {
+	if got := m.paceStatus(); got.Pace != (Pace{}) || got.Replicas[0].Pace != (Pace{}) {
 		t.Errorf("a refused pace is in force: %+v", got)
 	}
 }

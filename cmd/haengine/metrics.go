@@ -77,6 +77,7 @@ var (
 	descReplicaFlushed = describe("replica_flushed_offset_bytes", "One past the last byte that is durable on a replica, where it says so.", "replica")
 	descReplicaLag     = describe("replica_lag_bytes", "Bytes that a replica does not hold yet.", "replica")
 	descReplicaLagTime = describe("replica_lag_seconds", "Time since a replica last held all there was.", "replica")
+	descReplicaBehind  = describe("replica_catching_up", "1 while a replica is sent what was written long before, 0 while it is live.", "replica")
 	descReplicaInSync  = describe("replica_in_sync", "1 if a replica counts as in sync.", "replica")
 
 	descMasterState   = describe("master_state", "On a slave: 1 for the state of its connection to the master.", "state")
@@ -115,6 +116,7 @@ func (c statusCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(descReplicaLag, float64(r.LagBytes), name)
 		gauge(descReplicaLagTime, r.LagSeconds, name)
+		gauge(descReplicaBehind, oneIf(r.Phase == engine.PhaseCatchUp), name)
 		gauge(descReplicaInSync, oneIf(r.InSync), name)
 	}
 	if m := s.Master; m != nil {
