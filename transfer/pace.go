@@ -45,7 +45,7 @@ func newPacing(p Pace, border int64) pacing {
 }
 
 // cut decides the phase and returns how many bytes the next frame has. left are
-// what the log holds beyond what was sent; at most most of them may go at once.
+// what the log holds beyond what was sent; no more than most may go at once.
 func (p *pacing) cut(left, most int64) int64 {
 	switch {
 	case left > p.border:

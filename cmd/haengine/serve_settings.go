@@ -78,7 +78,7 @@ func (n *nodeSettings) defineTuning(s *settings) {
 	s.add("sndbuf", "BYTES", "", "socket send buffer (default: the kernel's)", toBytes(&o.SendBuffer, 1, 1<<30))
 	s.add("rcvbuf", "BYTES", "", "socket receive buffer (default: the kernel's)", toBytes(&o.ReceiveBuffer, 1, 1<<30))
 	s.add("tcp-congestion", "NAME", "", "TCP congestion control (default: the kernel's)", toString(&o.Congestion))
-	s.add("frame-bytes", "BYTES", "", "body of a frame at most (default: 32KiB)", toBytes(&o.FrameBytes, engine.FrameBytesMin, engine.FrameBytesMax))
+	s.add("frame-bytes", "BYTES", "", "body of a frame at most (default: 32KiB to a RocketMQ slave, 1MiB to a haengine one)", toBytes(&o.FrameBytes, engine.FrameBytesMin, engine.FrameBytesMax))
 	s.add("sendfile-min-bytes", "BYTES", "16KiB", "frames of at least this go by sendfile, smaller ones by writev", toBytes(&o.SendfileMinBytes, 1, 1<<30))
 	s.add("ring-size", "N", "65536", "puts that may wait at once, for each kind of wait", toInt(&o.RingSize, 2, 1<<24))
 	s.add("transfer-rate", "BYTES", "0", "bytes a second to each replica, whatever they are; 0: no limit", toBytes(&o.TransferRate, 0, math.MaxInt64))
