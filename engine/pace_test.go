@@ -47,7 +47,11 @@ func TestACatchUpThatIsHeldBackDelaysNobodyElse(t *testing.T) {
 
 	begun, had := time.Now(), replicaOf(t, m, "late").AckedOffset
 	for puts := 0; puts < 200 || time.Since(begun) < time.Second; puts++ {
-		r := mustPut(t, m, message("t", 0, "small"))
+		body := "small"
+		if puts < 200 {
+			body = strings.Repeat("x", 16<<10) // 12 s at the slow rate
+		}
+		r := mustPut(t, m, message("t", 0, body))
 		if live.log.EndOffset() < r.EndOffset {
 			t.Fatal("a put ended before the live replica had it")
 		}
