@@ -46,7 +46,7 @@ type Engine struct {
 	// Settings that change while running.
 	inSyncReplicas, minInSync  atomic.Int32
 	slaveTimeout, flushTimeout atomic.Int64 // time.Duration
-	transferRate               atomic.Int64
+	paces                      paces
 
 	terms     atomic.Pointer[[]transfer.Epoch] // the log's epochs; replaced before a byte of a new one is in it
 	senders   atomic.Pointer[[]*host]          // loops that have replicas
@@ -88,7 +88,7 @@ func Open(o Options) (*Engine, error) {
 	e.minInSync.Store(int32(o.MinInSyncReplicas))
 	e.slaveTimeout.Store(int64(o.SlaveTimeout))
 	e.flushTimeout.Store(int64(o.FlushTimeout))
-	e.transferRate.Store(o.TransferRate)
+	e.paces.init(o.pace())
 	e.senders.Store(new([]*host))
 	e.rings = newRings(o.RingSize)
 	e.quorum = transfer.NewQuorum()
@@ -385,14 +385,6 @@ func (e *Engine) HAAddr() netip.AddrPort {
 		return netip.AddrPort{}
 	}
 	return e.master.listener.Addr()
-}
-
-// SetTransferRate changes the bytes a second sent to each replica; 0 is no limit.
-func (e *Engine) SetTransferRate(bytesPerSecond int64) {
-	e.transferRate.Store(max(bytesPerSecond, 0))
-	if e.master != nil {
-		e.master.setRate(max(bytesPerSecond, 0))
-	}
 }
 
 // SetInSyncReplicas changes the copies that synchronous puts wait for, 1 to 64.

@@ -184,12 +184,18 @@ func (m *master) keep() {
 	m.e.log.SetKeep(keep)
 }
 
-func (m *master) setRate(bytesPerSecond int64) {
+// repace gives all replicas the pace that is set for them now.
+func (m *master) repace() {
 	for _, h := range m.hosts {
 		h.loop.Post(func() {
 			for _, r := range slices.Clone(h.replicas) {
-				r.session.SetRate(bytesPerSecond)
-				r.send(h.loop.Now())
+				if r.member == nil {
+					continue // it gets its pace when it joins
+				}
+				r.session.SetPace(transfer.Pace(m.e.paces.of(r.identity)))
+				if !r.blocked {
+					r.send(h.loop.Now())
+				}
 			}
 		})
 	}
@@ -237,7 +243,6 @@ func (h *host) attach(c *reactor.Conn) reactor.Handler {
 		FrameBytesMax: int32(e.opts.FrameBytes), SegmentBytes: e.log.SegmentBytes(),
 		HistoryFirst: e.opts.PlainHistory == HistoryFirst,
 		Heartbeat:    e.opts.Heartbeat, Housekeeping: e.opts.Housekeeping,
-		Rate: e.transferRate.Load(),
 	}, h.loop.Now())
 	r.timer = h.loop.NewTimer(r.due)
 	r.index = len(h.replicas)

@@ -51,7 +51,8 @@ type Options struct {
 	FrameBytes       int    // body bytes of a frame at most; 0: 32 KiB to a plain replica, 1 MiB to a haengine one (haTransferBatchSize)
 	SendfileMinBytes int    // frames with at least this body go by sendfile, smaller ones by writev; 0: 16 KiB
 	RingSize         int    // puts that may wait at once, for each kind of wait; 0: 65536
-	TransferRate     int64  // bytes a second to each replica; 0: no limit (maxHaTransferByteInSecond)
+	TransferRate     int64  // bytes a second to each replica, whatever they are; 0: no limit (maxHaTransferByteInSecond)
+	CatchUpRate      int64  // bytes a second to a replica that is far behind, see Pace; 0: TransferRate only
 	Spin             time.Duration
 
 	NoPreallocate bool  // leave segment files sparse
@@ -225,6 +226,9 @@ func (o Options) Validate() error {
 	between("ring-size", int64(o.RingSize), 2, 1<<24)
 	if o.TransferRate < 0 {
 		bad("transfer-rate is %d, want 0 (no limit) or more", o.TransferRate)
+	}
+	if o.CatchUpRate < 0 {
+		bad("catchup-rate is %d, want 0 (no limit of its own) or more", o.CatchUpRate)
 	}
 	positive("flush-interval", o.FlushInterval)
 	between("flush-pages", int64(o.FlushPages), 0, 1<<20)

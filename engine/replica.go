@@ -46,6 +46,7 @@ type replica struct {
 	blocked bool // the socket is full, or this turn's share is used up
 
 	inSync      atomic.Bool // stored by the loop and the review; read by status
+	catchingUp  atomic.Bool // stored by the loop; read by status
 	acked       atomic.Int64
 	flushed     atomic.Int64 // -1: it does not say
 	damaged     atomic.Int64 // -1: nothing is
@@ -218,6 +219,7 @@ func (r *replica) join(acked int64, now time.Duration) error {
 	r.acked.Store(acked)
 	r.flushed.Store(flushed)
 	r.caughtUp.Store(int64(now))
+	r.session.SetPace(transfer.Pace(r.e.paces.of(r.identity)))
 	member.Ack(0, min(flushed, 0))
 	if r.counts(acked, now) {
 		member.Ack(acked, flushed)
@@ -285,6 +287,7 @@ func (r *replica) send(now time.Duration) {
 			break
 		}
 	}
+	r.catchingUp.Store(r.session.CatchingUp())
 	r.conn.WantWrite(r.blocked)
 	r.rearm()
 }
@@ -399,6 +402,7 @@ func (r *replica) status(end int64) ReplicaStatus {
 	s := ReplicaStatus{
 		Address: r.address.String(), ReplicaID: r.identity, Mode: r.mode(),
 		AckedOffset: acked, LagBytes: max(end-acked, 0), BytesPerSecond: r.rate.perSecond(reactor.Now()),
+		Phase: r.phase(), Pace: r.e.paces.of(r.identity),
 	}
 	if flushed := r.flushed.Load(); flushed >= 0 {
 		s.FlushedOffset = &flushed

@@ -77,6 +77,8 @@ type ReplicaStatus struct {
 	LagBytes       int64   `json:"lag_bytes"`
 	LagSeconds     float64 `json:"lag_seconds"` // since it last held all that there was; 0 when it does
 	BytesPerSecond float64 `json:"bytes_per_second"`
+	Phase          string  `json:"phase"` // live or catch-up; see Pace
+	Pace                   // the limits that hold for it
 	InSync         bool    `json:"in_sync"`
 	Reason         string  `json:"reason"`
 }

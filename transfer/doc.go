@@ -54,6 +54,10 @@
 // without a first report, without a report, or without progress of a frame.
 // A heartbeat goes out after 5 s (Heartbeat) in which nothing was sent.
 //
+// A frame is as large as what there is, up to the size agreed on. A Pace cuts it
+// smaller: one rate holds for a replica that is live, another one for a replica
+// that is catching up; see pacing for the border between them.
+//
 // # Follower: the slave
 //
 //	             Begin              all of the overlap equal

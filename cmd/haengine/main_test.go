@@ -192,7 +192,7 @@ func TestWrongCommandLinesAreExplainedWithExitCode2(t *testing.T) {
 
 func TestEveryVerbHasHelpWithExamples(t *testing.T) {
 	for _, verb := range []string{
-		"serve", "status", "log", "log info", "log dump", "log verify", "log diff", "demo", "bench", "bench sync", "bench async",
+		"serve", "status", "promote", "follow", "pace", "log", "log info", "log dump", "log verify", "log diff", "demo", "bench", "bench sync", "bench async",
 		"bench catchup", "bench limit", "version",
 	} {
 		o := expect(t, exitDone, append([]string{"help"}, strings.Fields(verb)...)...)

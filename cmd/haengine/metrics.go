@@ -77,6 +77,7 @@ var (
 	descReplicaFlushed = describe("replica_flushed_offset_bytes", "One past the last byte that is durable on a replica, where it says so.", "replica")
 	descReplicaLag     = describe("replica_lag_bytes", "Bytes that a replica does not hold yet.", "replica")
 	descReplicaLagTime = describe("replica_lag_seconds", "Time since a replica last held all there was.", "replica")
+	descReplicaBehind  = describe("replica_catching_up", "1 while a replica is sent what was written long before, 0 while it is live.", "replica")
 	descReplicaInSync  = describe("replica_in_sync", "1 if a replica counts as in sync.", "replica")
 
 	descTrouble  = describe("trouble", "1 while the node needs an operator; the labels say why and what to do.", "cause", "reason", "remedy")
@@ -118,6 +119,7 @@ func (c statusCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(descReplicaLag, float64(r.LagBytes), name)
 		gauge(descReplicaLagTime, r.LagSeconds, name)
+		gauge(descReplicaBehind, oneIf(r.Phase == engine.PhaseCatchUp), name)
 		gauge(descReplicaInSync, oneIf(r.InSync), name)
 	}
 	gauge(descDeparted, float64(len(s.Departed)))

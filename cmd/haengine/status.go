@@ -194,7 +194,7 @@ func printStatus(w io.Writer, s nodeStatus) {
 		return
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "REPLICA\tIDENTITY\tMODE\tACKED\tFLUSHED\tLAG\tBEHIND\tRATE\tIN SYNC\tWHY")
+	fmt.Fprintln(tw, "REPLICA\tIDENTITY\tMODE\tPHASE\tACKED\tFLUSHED\tLAG\tBEHIND\tRATE\tIN SYNC\tWHY")
 	for _, r := range s.Replicas {
 		flushed := "-"
 		if r.FlushedOffset != nil {
@@ -204,7 +204,7 @@ func printStatus(w io.Writer, s nodeStatus) {
 		if r.InSync {
 			inSync = "yes"
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%.1fs\t%s/s\t%s\t%s\n", r.Address, cmp.Or(r.ReplicaID, "-"), r.Mode,
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.1fs\t%s/s\t%s\t%s\n", r.Address, cmp.Or(r.ReplicaID, "-"), r.Mode, cmp.Or(r.Phase, "-"),
 			count(r.AckedOffset), flushed, shortBytes(r.LagBytes), r.LagSeconds, shortBytes(int64(r.BytesPerSecond)), inSync, humanBytes(r.Reason))
 	}
 	tw.Flush()
