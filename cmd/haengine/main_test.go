@@ -174,7 +174,7 @@ func TestWrongCommandLinesAreExplainedWithExitCode2(t *testing.T) {
 		{"log dump --from 5 --to 3", "--to 3 is below --from 5\n"},
 		{"log dump --limit -1", "Try: haengine help log dump\n"},
 		{"log dump --body hex", "none of text, base64, none"},
-		{"log diff", "--with DIR is missing"},
+		{"log diff", "--with DIR or --with HOST:PORT is missing"},
 		{"version --bogus", "unknown flag: --bogus\nTry: haengine help version\n"},
 		{"status --interval 1ns", "too short"},
 		{"demo --slaves 0", "Try: haengine help demo\n"},
