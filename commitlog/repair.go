@@ -12,7 +12,7 @@ type CutPlan struct {
 	Min, End int64         // the log as it is
 	Records  int64         // whole records in [To, End)
 	Replaced string        // the segment that would be replaced by a copy; empty: none
-	Removed  []string      // segments that would go, the first first
+	Removed  []string      // segments that would go, in order
 	Damage   *CorruptError // what makes a node that opens the store read-only; nil: nothing does
 	Below    *CorruptError // the first damage below To, which a cut there leaves; nil: none
 }
@@ -125,14 +125,22 @@ func Cut(o Options, to int64, first func() error) (kept string, err error) {
 	return kept, errors.Join(err, l.Close())
 }
 
+// CheckFree is nil if nobody has a store open; [ErrLocked], or why it cannot be
+// told.
+func CheckFree(o Options) error { return underLock(o, func(*Log) error { return nil }) }
+
 // underLock calls do with a log that is not open yet, under the store's lock.
 func underLock(o Options, do func(l *Log) error) error {
 	l, err := newLog(o)
 	if err != nil {
 		return err
 	}
-	if _, err := l.disk.Stat(l.root); err != nil {
-		return fmt.Errorf("there is no store: %w", err)
+	into, err := l.halfAside()
+	if _, serr := l.disk.Stat(l.dir); serr != nil && into == "" {
+		err = errors.Join(err, fmt.Errorf("store %s has no log: %w", l.root, serr))
+	}
+	if err != nil {
+		return err // before the lock, which would be made there
 	}
 	lock, err := lockStore(l.disk, l.root)
 	if err != nil {

@@ -41,9 +41,8 @@ type NodeInfo struct {
 	ClusterID, ReplicaID string
 	SegmentBytes         int64
 	MinOffset, MaxOffset int64
-	Epoch                int32 // its last one; 0: none
-	EpochStart           int64
-	Answers              bool // it gives checksums of its log
+	Epochs               []commitlog.Epoch // ascending
+	Answers              bool              // it gives checksums of its log
 }
 
 // Comparison is what a comparison found.
@@ -311,8 +310,8 @@ func (p *peer) info() NodeInfo {
 		ClusterID: h.ClusterID, ReplicaID: h.ReplicaID, SegmentBytes: h.SegmentBytes,
 		MinOffset: h.Log.Min, MaxOffset: h.Log.End, Answers: h.Questions != transfer.QuestionLimits{},
 	}
-	if n := len(h.Epochs); n > 0 {
-		i.Epoch, i.EpochStart = h.Epochs[n-1].Number, h.Epochs[n-1].Start
+	for _, e := range h.Epochs {
+		i.Epochs = append(i.Epochs, commitlog.Epoch(e))
 	}
 	return i
 }

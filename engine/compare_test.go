@@ -102,7 +102,7 @@ func TestComparisonFindsTheFirstDifferentByte(t *testing.T) {
 	if !c.Equal() || c.From != 0 || c.To != end || c.Differs != -1 || c.Compared != end || c.Questions != 1 {
 		t.Errorf("equal logs: %+v", c)
 	}
-	if n := c.Node; n.ClusterID != "blue" || n.ReplicaID != m.Status().ReplicaID || n.MaxOffset != end || n.SegmentBytes != 1<<20 || n.Epoch != 1 {
+	if n := c.Node; n.ClusterID != "blue" || n.ReplicaID != m.Status().ReplicaID || n.MaxOffset != end || n.SegmentBytes != 1<<20 || len(n.Epochs) != 1 {
 		t.Errorf("the node: %+v", n)
 	}
 	seed := rand.Uint64()
