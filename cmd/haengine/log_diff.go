@@ -161,24 +161,47 @@ func itemAt(l *commitlog.Log, offset int64, b byte) *diffItem {
 		d := &diffItem{Offset: item.Offset, Size: item.Size, Byte: int(b)}
 		switch item.Kind {
 		case commitlog.ItemRecord:
-			r := item.Record
-			d.Kind, d.Topic = "record", r.Topic
-			keys, _ := r.Property("KEYS")
-			d.Record = &diffRecord{r.QueueID, r.QueueOffset, r.StoreTimestamp, keys}
-			d.Text = fmt.Sprintf("record of topic %s queue %d queue offset %d, stored %s", printable(r.Topic), r.QueueID, r.QueueOffset, when(r.StoreTimestamp))
-			if d.Record.Keys != "" {
-				d.Text += ", keys " + printable(d.Record.Keys)
-			}
+			d.Kind, d.Topic = "record", item.Record.Topic
+			d.Record, d.Text = nameRecord(item.Record)
 		case commitlog.ItemFiller:
 			d.Kind, d.Text = "filler", "filler to the end of segment "+filepath.Base(item.Segment)
 		case commitlog.ItemDamage:
 			d.Kind, d.Text = "damage", fmt.Sprint(item.Err)
+			if r, ok := recordWithin(l, item); ok {
+				var text string
+				d.Topic = r.Topic
+				d.Record, text = nameRecord(r)
+				d.Text += "; by its other bytes the " + text
+			}
 		case commitlog.ItemEnd:
 			d.Kind, d.Text = "end", "the log's end"
 		}
 		return d
 	}
 	return &diffItem{Kind: "end", Offset: l.EndOffset(), Byte: int(b), Text: "the log's end"}
+}
+
+// nameRecord tells which record one is, for programs and for people.
+func nameRecord(r *commitlog.Record) (*diffRecord, string) {
+	keys, _ := r.Property("KEYS")
+	text := fmt.Sprintf("record of topic %s queue %d queue offset %d, stored %s", printable(r.Topic), r.QueueID, r.QueueOffset, when(r.StoreTimestamp))
+	if keys != "" {
+		text += ", keys " + printable(keys)
+	}
+	return &diffRecord{r.QueueID, r.QueueOffset, r.StoreTimestamp, keys}, text
+}
+
+// recordWithin reads a record whose body alone is damaged.
+func recordWithin(l *commitlog.Log, item commitlog.Item) (*commitlog.Record, bool) {
+	if item.Err.Kind != commitlog.KindCRC {
+		return nil, false
+	}
+	b := make([]byte, item.Size)
+	if readFull(l, b, item.Offset) != nil {
+		return nil, false
+	}
+	r, err := commitlog.DecodeRecord(b)
+	return &r, err == nil
 }
 
 // verdict is nil when the logs agree over a common range.

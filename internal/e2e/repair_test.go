@@ -110,7 +110,8 @@ func TestAChangedByteIsFoundAndRepairedFromTheMaster(t *testing.T) {
 	flipByte(t, store, at+700_000)
 	d = nodeDiff{}
 	r := tell(t, &d, "log", "diff", "--store", store, "--with", m.serving.HAListen)
-	if r.code != 1 || d.Equal || d.Differs == nil || *d.Differs != at || d.Item == nil || d.Item.Offset > at || at-d.Item.Offset > 1000 {
+	if r.code != 1 || d.Equal || d.Differs == nil || *d.Differs != at || d.Item == nil || d.Item.Offset > at || at-d.Item.Offset > 1000 ||
+		d.Item.Topic != "load" || d.Item.Record == nil || d.Item.Record.Stored == 0 {
 		t.Fatalf("exit code %d, %+v\n%s", r.code, d, r.stderr)
 	}
 	text := run(t, "log", "diff", "--store", store, "--with", m.serving.HAListen)
