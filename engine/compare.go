@@ -29,8 +29,8 @@ type CompareOptions struct {
 	From int64 // compare from here on, or from where both logs begin
 	To   int64 // compare up to here, or up to where the shorter one ends; 0: to that end
 
-	BytesPerSecond int64                   // of the local log; 0: no limit
-	Progress       func(done, total int64) // bytes; called by the caller's goroutine
+	BytesPerSecond int64              // of the local log; 0: no limit
+	Progress       func(c Comparison) // as far as it is; called by the caller's goroutine
 
 	HelloTimeout  time.Duration // how long the node may be silent at first; 0: 5 s. RocketMQ's is for ever
 	AnswerTimeout time.Duration // how long it may take for one answer; 0: 1 min
@@ -129,7 +129,7 @@ func (p *peer) compare(log *commitlog.Log, c *Comparison, o *CompareOptions) err
 		at = q.To
 		c.Compared = at - c.From
 		if o.Progress != nil {
-			o.Progress(c.Compared, c.To-c.From)
+			o.Progress(*c)
 		}
 		if err := pace.wait(p.ctx, c.Compared); err != nil {
 			return err

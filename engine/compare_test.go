@@ -94,9 +94,9 @@ func TestComparisonFindsTheFirstDifferentByte(t *testing.T) {
 	m := filledMaster(t, 400) // almost 4 MiB
 	end := m.log.EndOffset()
 	same := copyOfStore(t, m.opts.Store)
-	c := compareWith(t, m, same, CompareOptions{Progress: func(done, total int64) {
-		if n := len(m.Status().Replicas); n != 0 || total != end || done <= 0 {
-			t.Errorf("%d replicas, %d bytes of %d", n, done, total)
+	c := compareWith(t, m, same, CompareOptions{Progress: func(c Comparison) {
+		if n := len(m.Status().Replicas); n != 0 || c.To != end || c.Compared <= 0 {
+			t.Errorf("%d replicas, %+v", n, c)
 		}
 	}})
 	if !c.Equal() || c.From != 0 || c.To != end || c.Differs != -1 || c.Compared != end || c.Questions != 1 {

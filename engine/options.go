@@ -63,6 +63,9 @@ type Options struct {
 	Heartbeat     time.Duration // 0: 5 s (haSendHeartbeatInterval)
 	Housekeeping  time.Duration // 0: 20 s (haHousekeepingInterval)
 
+	CompareInterval time.Duration // a slave compares its log with its haengine master's so often; 0: never
+	CompareRate     int64         // bytes a second of that; 0: no limit
+
 	StoreHost  commitlog.Host // written into records as storeHost; zero: 127.0.0.1|10911
 	MaxBody    int            // bytes of a message's body at most; 0: 4 MiB (maxMessageSize)
 	Logger     *slog.Logger   // nil: slog.Default()
@@ -220,6 +223,12 @@ func (o Options) Validate() error {
 	between("ring-size", int64(o.RingSize), 2, 1<<24)
 	if o.TransferRate < 0 {
 		bad("transfer-rate is %d, want 0 (no limit) or more", o.TransferRate)
+	}
+	if o.CompareInterval < 0 {
+		bad("compare-interval is %v, want 0 (never) or more", o.CompareInterval)
+	}
+	if o.CompareRate < 0 {
+		bad("compare-rate is %d, want 0 (no limit) or more", o.CompareRate)
 	}
 	positive("flush-interval", o.FlushInterval)
 	between("flush-pages", int64(o.FlushPages), 0, 1<<20)

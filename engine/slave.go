@@ -74,7 +74,10 @@ type slave struct {
 
 	context context.Context // of name look-ups, as cancel; neither changes
 	cancel  context.CancelFunc
-	lookups sync.WaitGroup // any goroutine; and the work that pauseFor began
+	lookups sync.WaitGroup // any goroutine; and the work that pauseFor began, and the comparison
+
+	comparing comparing
+	cuts      atomic.Int64 // how often our log was cut
 	ended   chan struct{}  // closed when the connection is over after stop
 
 	broken error // the log's trouble: no further connection
@@ -115,7 +118,13 @@ func newSlave(e *Engine, master string) *slave {
 	return s
 }
 
-func (s *slave) start() { s.loop.Post(s.dial) }
+func (s *slave) start() {
+	s.loop.Post(s.dial)
+	if s.e.opts.CompareInterval > 0 {
+		s.lookups.Add(1)
+		go s.compareAgain()
+	}
+}
 
 // stop ends the connection and waits until the loop has let go of the log.
 func (s *slave) stop() {
@@ -154,7 +163,7 @@ func (s *slave) trouble(err error) {
 		if s.conn != nil {
 			s.refuse(&transfer.RefusalError{Code: transfer.RefusedDamaged, Text: err.Error()})
 		} else {
-			s.note(transfer.FollowerStalled.String(), err)
+			s.note(s.brokenState(), err)
 		}
 	})
 }
@@ -336,7 +345,7 @@ func (s *slave) Closed(_ *reactor.Conn, err error) {
 	}
 	if s.broken != nil {
 		s.e.opts.Metrics.Reconnect(reasonLogTrouble)
-		s.note(transfer.FollowerStalled.String(), s.broken)
+		s.note(s.brokenState(), s.broken)
 		return
 	}
 	s.lost(err, s.lossReason(err))

@@ -32,6 +32,9 @@ func (e *Engine) Status() Status {
 	if slave := e.slave.Load(); slave != nil {
 		m := slave.status()
 		s.Master = &m
+		if e.opts.CompareInterval > 0 {
+			s.Comparison = slave.comparing.now()
+		}
 	}
 	return s
 }

@@ -61,11 +61,11 @@ func diffNode(cmd *cobra.Command, store, address string) (logDiff, error) {
 // is.
 func compareNode(ctx context.Context, cmd *cobra.Command, l *commitlog.Log, address string, to int64) (engine.Comparison, error) {
 	var show *progress
-	c, err := engine.Compare(ctx, address, l, engine.CompareOptions{To: to, Progress: func(done, total int64) {
+	c, err := engine.Compare(ctx, address, l, engine.CompareOptions{To: to, Progress: func(c engine.Comparison) {
 		if show == nil {
-			show = newProgress(cmd.ErrOrStderr(), "comparing", total)
+			show = newProgress(cmd.ErrOrStderr(), "comparing", c.To-c.From)
 		}
-		show.chunk(done)
+		show.chunk(c.Compared)
 	}})
 	if show != nil {
 		show.done()

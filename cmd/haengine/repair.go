@@ -126,7 +126,7 @@ func (r *repair) compare(cmd *cobra.Command, l *commitlog.Log, store, address st
 	defer stop()
 	show := newProgress(cmd.ErrOrStderr(), "comparing", r.MaxOffset-r.MinOffset)
 	defer show.done()
-	p, err := engine.FindRepairPoint(ctx, address, l, own, engine.CompareOptions{Progress: func(done, _ int64) { show.chunk(done) }})
+	p, err := engine.FindRepairPoint(ctx, address, l, own, engine.CompareOptions{Progress: func(c engine.Comparison) { show.chunk(c.Compared) }})
 	if err != nil {
 		return 0, err
 	}
