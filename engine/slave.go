@@ -77,8 +77,8 @@ type slave struct {
 	lookups sync.WaitGroup // any goroutine; and the work that pauseFor began, and the comparison
 
 	comparing comparing
-	cuts      atomic.Int64 // how often our log was cut
-	ended   chan struct{}  // closed when the connection is over after stop
+	cuts      atomic.Int64  // how often our log was cut
+	ended     chan struct{} // closed when the connection is over after stop
 
 	broken error // the log's trouble: no further connection
 	over   bool
