@@ -69,13 +69,17 @@ var comparePieces = []int64{1 << 20, 256, 1}
 // The errors are ctx's, the log's, the dial's; ErrNotSpoken; ErrChanging; what
 // wraps transfer.ErrUnanswered or transfer.ErrRefused, with the node's reason.
 func Compare(ctx context.Context, address string, log *commitlog.Log, o CompareOptions) (Comparison, error) {
-	c := Comparison{Differs: -1}
 	p, err := dialPeer(ctx, address, &o)
 	if err != nil {
-		return c, err
+		return Comparison{Differs: -1}, err
 	}
 	defer p.close()
-	c.Node = p.info()
+	return p.compareLog(log, &o)
+}
+
+// compareLog compares what the log and the node's have in common.
+func (p *peer) compareLog(log *commitlog.Log, o *CompareOptions) (Comparison, error) {
+	c := Comparison{Node: p.info(), Differs: -1}
 	c.From = max(o.From, log.MinOffset(), c.Node.MinOffset)
 	c.To = min(log.EndOffset(), c.Node.MaxOffset)
 	if o.To > 0 {
@@ -83,9 +87,9 @@ func Compare(ctx context.Context, address string, log *commitlog.Log, o CompareO
 	}
 	c.To = max(c.To, c.From)
 	if c.To > c.From && !c.Node.Answers {
-		return c, fmt.Errorf("%s: %w: %w", address, ErrNotSpoken, transfer.ErrNoAnswers)
+		return c, fmt.Errorf("%s: %w: %w", p.address, ErrNotSpoken, transfer.ErrNoAnswers)
 	}
-	return c, p.compare(log, &c, &o)
+	return c, p.compare(log, &c, o)
 }
 
 // AskNode asks a running node who it is and what its log holds.

@@ -65,18 +65,20 @@ type RepairPoint struct {
 // does not have. Nothing is changed.
 func FindRepairPoint(ctx context.Context, address string, l *commitlog.Log, own StoreIdentity, o CompareOptions) (RepairPoint, error) {
 	p := RepairPoint{At: -1, Epochs: -1}
-	node, err := AskNode(ctx, address)
+	peer, err := dialPeer(ctx, address, &o)
 	if err != nil {
 		return p, err
 	}
-	p.Comparison.Node, p.Comparison.Differs = node, -1
+	defer peer.close()
+	node := peer.info()
+	p.Comparison = Comparison{Node: node, Differs: -1}
 	if err := node.Follows(own); err != nil {
 		return p, fmt.Errorf("%s: %w", address, err)
 	}
 	if node.SegmentBytes != l.SegmentBytes() {
 		return p, fmt.Errorf("%s: %w: it has segments of %d bytes, the store of %d", address, ErrNotToFollow, node.SegmentBytes, l.SegmentBytes())
 	}
-	if p.Comparison, err = Compare(ctx, address, l, o); err != nil {
+	if p.Comparison, err = peer.compareLog(l, &o); err != nil {
 		return p, err
 	}
 	p.Damage = commitlog.FirstDamage(l, nil)
