@@ -27,7 +27,7 @@ func Open(o Options) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.disk.MkdirAll(l.dir); err != nil {
+	if err := l.disk.MkdirAll(l.root); err != nil {
 		return nil, fmt.Errorf("store %s cannot be written: %w", l.root, err)
 	}
 	if l.lock, err = lockStore(l.disk, l.root); err != nil {
@@ -36,7 +36,7 @@ func Open(o Options) (*Log, error) {
 		}
 		return nil, fmt.Errorf("store %s cannot be written: %w", l.root, err)
 	}
-	if err := l.open(); err != nil {
+	if err := l.openHeld(); err != nil {
 		l.letGo()
 		if l.queues != nil {
 			err = errors.Join(err, l.queues.close())
@@ -46,12 +46,30 @@ func Open(o Options) (*Log, error) {
 	return l, nil
 }
 
+// openHeld opens a store whose lock is held.
+func (l *Log) openHeld() error {
+	into, half, err := l.finishAside()
+	if err != nil {
+		return fmt.Errorf("set the log of %s aside: %w", l.root, err)
+	}
+	if half {
+		l.logger().Warn("setting the log aside had been cut off; it is done now, and the store is empty", "dir", l.root, "kept", into)
+	}
+	if err := l.disk.MkdirAll(l.dir); err != nil {
+		return fmt.Errorf("store %s cannot be written: %w", l.root, err)
+	}
+	return l.open()
+}
+
 // OpenReadOnly opens a log without its lock and without writing anything:
 // beside a running node, or where writing is not possible. The end is where
 // recovery finds it at that moment; it does not move.
 func OpenReadOnly(o Options) (*Log, error) {
 	l, err := newLog(o)
 	if err != nil {
+		return nil, err
+	}
+	if err := l.refuseHalfAside(); err != nil {
 		return nil, err
 	}
 	if _, err := l.disk.Stat(l.dir); err != nil {

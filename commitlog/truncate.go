@@ -100,8 +100,7 @@ func (l *Log) cutLocked(to, end int64) error {
 	k := l.keeper
 	// From here on a crash is followed by the same cut.
 	noted := k.last
-	noted.Flushed, noted.Queued = min(noted.Flushed, to), min(noted.Queued, to)
-	noted.Confirmed = min(noted.Confirmed, to)
+	noted.Flushed, noted.Queued, noted.Confirmed = min(noted.Flushed, to), min(noted.Queued, to), min(noted.Confirmed, to)
 	noted.CutTo, noted.CutFrom = to, end
 	if err := k.noteQueues(&noted); err != nil {
 		return err

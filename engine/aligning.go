@@ -138,6 +138,7 @@ func (s *slave) cut(to, end int64) error {
 		// None may go on over the cut: what it was sent is not what follows.
 		defer s.e.master.closeDoor(&transfer.RefusalError{Code: transfer.RefusedStopping, Text: fmt.Sprintf("this node's log is cut from %d to %d", end, to)})()
 	}
+	s.cuts.Add(1)
 	aside, err := s.log.Truncate(to)
 	if err != nil {
 		return fmt.Errorf("cut our log to offset %d, where the master's history leaves it: %w", to, err)

@@ -29,8 +29,8 @@ type CompareOptions struct {
 	From int64 // compare from here on, or from where both logs begin
 	To   int64 // compare up to here, or up to where the shorter one ends; 0: to that end
 
-	BytesPerSecond int64                   // of the local log; 0: no limit
-	Progress       func(done, total int64) // bytes; called by the caller's goroutine
+	BytesPerSecond int64              // of the local log; 0: no limit
+	Progress       func(c Comparison) // as far as it is; called by the caller's goroutine
 
 	HelloTimeout  time.Duration // how long the node may be silent at first; 0: 5 s. RocketMQ's is for ever
 	AnswerTimeout time.Duration // how long it may take for one answer; 0: 1 min
@@ -41,9 +41,8 @@ type NodeInfo struct {
 	ClusterID, ReplicaID string
 	SegmentBytes         int64
 	MinOffset, MaxOffset int64
-	Epoch                int32 // its last one; 0: none
-	EpochStart           int64
-	Answers              bool // it gives checksums of its log
+	Epochs               []commitlog.Epoch // ascending
+	Answers              bool              // it gives checksums of its log
 }
 
 // Comparison is what a comparison found.
@@ -70,13 +69,17 @@ var comparePieces = []int64{1 << 20, 256, 1}
 // The errors are ctx's, the log's, the dial's; ErrNotSpoken; ErrChanging; what
 // wraps transfer.ErrUnanswered or transfer.ErrRefused, with the node's reason.
 func Compare(ctx context.Context, address string, log *commitlog.Log, o CompareOptions) (Comparison, error) {
-	c := Comparison{Differs: -1}
 	p, err := dialPeer(ctx, address, &o)
 	if err != nil {
-		return c, err
+		return Comparison{Differs: -1}, err
 	}
 	defer p.close()
-	c.Node = p.info()
+	return p.compareLog(log, &o)
+}
+
+// compareLog compares what the log and the node's have in common.
+func (p *peer) compareLog(log *commitlog.Log, o *CompareOptions) (Comparison, error) {
+	c := Comparison{Node: p.info(), Differs: -1}
 	c.From = max(o.From, log.MinOffset(), c.Node.MinOffset)
 	c.To = min(log.EndOffset(), c.Node.MaxOffset)
 	if o.To > 0 {
@@ -84,9 +87,9 @@ func Compare(ctx context.Context, address string, log *commitlog.Log, o CompareO
 	}
 	c.To = max(c.To, c.From)
 	if c.To > c.From && !c.Node.Answers {
-		return c, fmt.Errorf("%s: %w: %w", address, ErrNotSpoken, transfer.ErrNoAnswers)
+		return c, fmt.Errorf("%s: %w: %w", p.address, ErrNotSpoken, transfer.ErrNoAnswers)
 	}
-	return c, p.compare(log, &c, &o)
+	return c, p.compare(log, &c, o)
 }
 
 // AskNode asks a running node who it is and what its log holds.
@@ -130,7 +133,7 @@ func (p *peer) compare(log *commitlog.Log, c *Comparison, o *CompareOptions) err
 		at = q.To
 		c.Compared = at - c.From
 		if o.Progress != nil {
-			o.Progress(c.Compared, c.To-c.From)
+			o.Progress(*c)
 		}
 		if err := pace.wait(p.ctx, c.Compared); err != nil {
 			return err
@@ -311,8 +314,8 @@ func (p *peer) info() NodeInfo {
 		ClusterID: h.ClusterID, ReplicaID: h.ReplicaID, SegmentBytes: h.SegmentBytes,
 		MinOffset: h.Log.Min, MaxOffset: h.Log.End, Answers: h.Questions != transfer.QuestionLimits{},
 	}
-	if n := len(h.Epochs); n > 0 {
-		i.Epoch, i.EpochStart = h.Epochs[n-1].Number, h.Epochs[n-1].Start
+	for _, e := range h.Epochs {
+		i.Epochs = append(i.Epochs, commitlog.Epoch(e))
 	}
 	return i
 }

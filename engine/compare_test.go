@@ -94,15 +94,15 @@ func TestComparisonFindsTheFirstDifferentByte(t *testing.T) {
 	m := filledMaster(t, 400) // almost 4 MiB
 	end := m.log.EndOffset()
 	same := copyOfStore(t, m.opts.Store)
-	c := compareWith(t, m, same, CompareOptions{Progress: func(done, total int64) {
-		if n := len(m.Status().Replicas); n != 0 || total != end || done <= 0 {
-			t.Errorf("%d replicas, %d bytes of %d", n, done, total)
+	c := compareWith(t, m, same, CompareOptions{Progress: func(c Comparison) {
+		if n := len(m.Status().Replicas); n != 0 || c.To != end || c.Compared <= 0 {
+			t.Errorf("%d replicas, %+v", n, c)
 		}
 	}})
 	if !c.Equal() || c.From != 0 || c.To != end || c.Differs != -1 || c.Compared != end || c.Questions != 1 {
 		t.Errorf("equal logs: %+v", c)
 	}
-	if n := c.Node; n.ClusterID != "blue" || n.ReplicaID != m.Status().ReplicaID || n.MaxOffset != end || n.SegmentBytes != 1<<20 || n.Epoch != 1 {
+	if n := c.Node; n.ClusterID != "blue" || n.ReplicaID != m.Status().ReplicaID || n.MaxOffset != end || n.SegmentBytes != 1<<20 || len(n.Epochs) != 1 {
 		t.Errorf("the node: %+v", n)
 	}
 	seed := rand.Uint64()

@@ -115,6 +115,19 @@ func (e *Engine) openIdentity(holdsLog bool) (identity, error) {
 	return is.identity, nil
 }
 
+// StoreIdentity is who a store says that it is.
+type StoreIdentity struct {
+	ClusterID string // empty: of none yet
+	ReplicaID string // empty: it has never been opened by a node
+}
+
+// ReadIdentity reads a store's identity, beside a running node or not. It
+// returns ErrIdentity for a damaged file.
+func ReadIdentity(store string) (StoreIdentity, error) {
+	n, err := readIdentity(commitlog.OSDisk(), filepath.Join(store, identityFile))
+	return StoreIdentity{ClusterID: n.ClusterID, ReplicaID: n.ReplicaID}, err
+}
+
 // identityNow is who this node is. Any goroutine.
 func (e *Engine) identityNow() identity { return *e.id.Load() }
 

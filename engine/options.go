@@ -65,6 +65,9 @@ type Options struct {
 	Heartbeat     time.Duration // 0: 5 s (haSendHeartbeatInterval)
 	Housekeeping  time.Duration // 0: 20 s (haHousekeepingInterval)
 
+	CompareInterval time.Duration // a slave compares its log with its haengine master's so often; 0: never
+	CompareRate     int64         // bytes a second of that; 0: no limit
+
 	StoreHost  commitlog.Host // written into records as storeHost; zero: 127.0.0.1|10911
 	MaxBody    int            // bytes of a message's body at most; 0: 4 MiB (maxMessageSize)
 	Logger     *slog.Logger   // nil: slog.Default()
@@ -229,6 +232,12 @@ func (o Options) Validate() error {
 	}
 	if o.CatchUpRate < 0 {
 		bad("catchup-rate is %d, want 0 (no limit of its own) or more", o.CatchUpRate)
+	}
+	if o.CompareInterval < 0 {
+		bad("compare-interval is %v, want 0 (never) or more", o.CompareInterval)
+	}
+	if o.CompareRate < 0 {
+		bad("compare-rate is %d, want 0 (no limit) or more", o.CompareRate)
 	}
 	positive("flush-interval", o.FlushInterval)
 	between("flush-pages", int64(o.FlushPages), 0, 1<<20)

@@ -75,8 +75,11 @@ type slave struct {
 
 	context context.Context // of name look-ups, as cancel; neither changes
 	cancel  context.CancelFunc
-	lookups sync.WaitGroup // any goroutine; and the work that pauseFor began
-	ended   chan struct{}  // closed when the connection is over after stop
+	lookups sync.WaitGroup // any goroutine; and the work that pauseFor began, and the comparison
+
+	comparing comparing
+	cuts      atomic.Int64  // how often our log was cut
+	ended     chan struct{} // closed when the connection is over after stop
 
 	broken error // the log's trouble: no further connection
 	over   bool
@@ -117,7 +120,13 @@ func newSlave(e *Engine, master string) *slave {
 	return s
 }
 
-func (s *slave) start() { s.loop.Post(s.dial) }
+func (s *slave) start() {
+	s.loop.Post(s.dial)
+	if s.e.opts.CompareInterval > 0 {
+		s.lookups.Add(1)
+		go s.compareAgain()
+	}
+}
 
 // stop ends the connection and waits until the loop has let go of the log.
 func (s *slave) stop() {

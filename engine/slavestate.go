@@ -45,7 +45,9 @@ func (s *slave) note(state transfer.FollowerState, refusal *transfer.RefusalErro
 
 // noteBroken shows that the log's trouble has ended replication.
 func (s *slave) noteBroken() {
-	s.note(transfer.FollowerStalled, &transfer.RefusalError{Code: transfer.RefusedDamaged}, s.broken)
+	refusal := &transfer.RefusalError{Code: transfer.RefusedDamaged}
+	errors.As(s.broken, &refusal)
+	s.note(s.brokenState(), refusal, s.broken)
 }
 
 // status describes the master as seen from here. Any goroutine.

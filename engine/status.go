@@ -23,26 +23,27 @@ func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Status is a node at one moment. Its JSON is the answer of /status.
 type Status struct {
-	Role            Role            `json:"role"`
-	State           State           `json:"state"`
-	Reason          string          `json:"reason,omitempty"` // a sentence: why it is not serving
-	Epoch           int32           `json:"epoch"`            // the last term that the log has bytes of, or may get; 0: none
-	MinOffset       int64           `json:"min_offset"`
-	MaxOffset       int64           `json:"max_offset"`
-	FlushedOffset   int64           `json:"flushed_offset"`
-	ConfirmedOffset int64           `json:"confirmed_offset"`
-	QueuedOffset    int64           `json:"queued_offset"` // through which all records are in their consume queues
-	SegmentBytes    int64           `json:"segment_bytes"`
-	Segments        int             `json:"segments"`
-	Allocation      string          `json:"allocation"` // how segments get their space: fallocate, written zeros, sparse
-	Waiters         int             `json:"waiters"`
-	HAListen        string          `json:"ha_listen,omitempty"`
-	ClusterID       string          `json:"cluster_id"`
-	ReplicaID       string          `json:"replica_id"`
-	Replicas        []ReplicaStatus `json:"replicas"`
-	Departed        []Departed      `json:"departed_replicas,omitempty"`
-	Master          *MasterStatus   `json:"master,omitempty"`
-	Trouble         *Trouble        `json:"trouble,omitempty"`
+	Role            Role              `json:"role"`
+	State           State             `json:"state"`
+	Reason          string            `json:"reason,omitempty"` // a sentence: why it is not serving
+	Epoch           int32             `json:"epoch"`            // the last term that the log has bytes of, or may get; 0: none
+	MinOffset       int64             `json:"min_offset"`
+	MaxOffset       int64             `json:"max_offset"`
+	FlushedOffset   int64             `json:"flushed_offset"`
+	ConfirmedOffset int64             `json:"confirmed_offset"`
+	QueuedOffset    int64             `json:"queued_offset"` // through which all records are in their consume queues
+	SegmentBytes    int64             `json:"segment_bytes"`
+	Segments        int               `json:"segments"`
+	Allocation      string            `json:"allocation"` // how segments get their space: fallocate, written zeros, sparse
+	Waiters         int               `json:"waiters"`
+	HAListen        string            `json:"ha_listen,omitempty"`
+	ClusterID       string            `json:"cluster_id"`
+	ReplicaID       string            `json:"replica_id"`
+	Replicas        []ReplicaStatus   `json:"replicas"`
+	Departed        []Departed        `json:"departed_replicas,omitempty"`
+	Master          *MasterStatus     `json:"master,omitempty"`
+	Trouble         *Trouble          `json:"trouble,omitempty"`
+	Comparison      *ComparisonStatus `json:"comparison,omitempty"` // on a slave that compares its log with its master's
 }
 
 // Trouble is what keeps a node from its job until somebody acts.

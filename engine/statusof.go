@@ -35,6 +35,9 @@ func (e *Engine) Status() Status {
 	if slave := e.slave.Load(); slave != nil {
 		m := slave.status()
 		s.Master = &m
+		if e.opts.CompareInterval > 0 {
+			s.Comparison = slave.comparing.now()
+		}
 	}
 	if s.Trouble = e.trouble(&s); s.Trouble != nil && e.opts.Remedy != nil {
 		s.Trouble.Remedy = e.opts.Remedy(s)

@@ -257,7 +257,9 @@ func TestWhoAsksIsHeldToTheHousekeeping(t *testing.T) {
 // One question at a time, whole ones, and before a hello only.
 func TestQuestionsOutOfTurnEndTheConnection(t *testing.T) {
 	question := appendReply(nil, unitSums, AppendQuestion(nil, Question{1000, 1010, 1}))
-	hello := appendReply(nil, unitHello, AppendHello(nil, Hello{VersionMin: 1, VersionMax: 1, ReplicaID: "s", SegmentBytes: 4096, FrameBytes: 1}))
+	hello := appendReply(nil, unitHello, AppendHello(nil, Hello{
+		VersionMin: 1, VersionMax: 1, ReplicaID: "s", SegmentBytes: 4096, FrameBytes: 1, Log: Range{1000, 2000}, Start: 2000, TailFrom: 1000,
+	}))
 	for name, units := range map[string][][]byte{
 		"two at once":           {question, question},
 		"a hello while one is":  {question, hello},

@@ -86,6 +86,11 @@ var (
 	descMasterState   = describe("master_state", "On a slave: 1 for the state of its connection to the master.", "state")
 	descMasterLag     = describe("master_lag_bytes", "On a slave: bytes behind the master, where the wire tells.")
 	descMasterLagTime = describe("master_lag_seconds", "On a slave: time behind the master, where the wire tells.")
+
+	descComparisonRounds   = describe("comparison_rounds", "On a slave: comparisons with the master that came to their end.")
+	descComparisonFinished = describe("comparison_finished_timestamp_seconds", "On a slave: when the last of them did.")
+	descComparisonOffset   = describe("comparison_compared_offset_bytes", "On a slave: up to where the comparison that runs, or was the last, found both logs equal.")
+	descComparisonDiffers  = describe("comparison_differs", "On a slave: 1 if a comparison found a difference.")
 )
 
 // Describe sends nothing: which series there are changes with the replicas.
@@ -134,6 +139,14 @@ func (c statusCollector) Collect(ch chan<- prometheus.Metric) {
 		if m.LagSeconds != nil {
 			gauge(descMasterLagTime, *m.LagSeconds)
 		}
+	}
+	if c := s.Comparison; c != nil {
+		gauge(descComparisonRounds, float64(c.Rounds))
+		if c.FinishedMS != nil {
+			gauge(descComparisonFinished, float64(*c.FinishedMS)/1000)
+		}
+		gauge(descComparisonOffset, float64(c.ComparedOffset))
+		gauge(descComparisonDiffers, oneIf(c.FirstDifference != nil))
 	}
 }
 

@@ -58,6 +58,8 @@ func (n *nodeSettings) define(s *settings) {
 	s.add("from", "WHERE", "first", "where an empty slave's log begins: first (the master's first byte), last-segment, or an offset, which stands for its segment", toEnum(&o.From, engine.ParseFrom))
 	s.add("cluster-id", "ID", "", "who may replicate with whom (default: the store's own)", toString(&o.ClusterID))
 	s.add("replica-id", "ID", "", "who is one replica (default: the store's own)", toString(&o.ReplicaID))
+	s.add("compare-interval", "DURATION", "0s", "a slave compares its whole log with its haengine master's so often, in the background; 0: never", toDuration(&o.CompareInterval, 0))
+	s.add("compare-rate", "BYTES", "8MiB", "bytes a second of that; 0: no limit", toBytes(&o.CompareRate, 0, math.MaxInt64))
 	s.add("store-host", "IP:PORT", "127.0.0.1:10911", "written into records as their store host", n.setStoreHost)
 	s.add("max-body-bytes", "BYTES", "4MiB", "largest message body that a put may have", toBytes(&o.MaxBody, 1, 1<<30))
 	s.add("admin-listen", "ADDR", defaultAdminListen, "/healthz, /readyz, /status and /metrics; empty: none", n.setAdminListen)

@@ -107,3 +107,18 @@ func TestReasonsHaveSizesForPeople(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+func TestComparisonIsToldInWords(t *testing.T) {
+	at, ended := int64(77), int64(1_700_000_000_000)
+	for want, c := range map[string]engine.ComparisonStatus{
+		"not yet": {},
+		"equal from 10 to 2,000, goes on to 5,000":                                        {Running: true, FromOffset: 10, ComparedOffset: 2000, ToOffset: 5000},
+		"equal from 10 to 5,000; 2 rounds, the last ended 2023-11-14T22:13:20.000Z":       {Rounds: 2, FinishedMS: &ended, FromOffset: 10, ComparedOffset: 5000, ToOffset: 5000},
+		"equal from 0 to 9, then: lost; 1 round, the last ended 2023-11-14T22:13:20.000Z": {Rounds: 1, FinishedMS: &ended, ComparedOffset: 9, LastError: "lost"},
+		"the log differs from the master's at offset 77":                                  {Rounds: 1, FinishedMS: &ended, FirstDifference: &at},
+	} {
+		if got := comparisonText(&c); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
