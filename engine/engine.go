@@ -47,6 +47,9 @@ type Engine struct {
 	slaveTimeout, flushTimeout atomic.Int64 // time.Duration
 	transferRate               atomic.Int64
 
+	lease      atomic.Pointer[lease] // replaced with each epoch of a leased master; never nil
+	leaseTimer *reactor.Waker        // told when it has changed
+
 	terms     atomic.Pointer[[]transfer.Epoch] // the log's epochs; replaced before a byte of a new one is in it
 	senders   atomic.Pointer[[]*host]          // loops that have replicas
 	confirmed atomic.Int64                     // highest confirmed offset of a master: it never goes back
@@ -84,6 +87,7 @@ func Open(o Options) (*Engine, error) {
 	o.setDefaults()
 	e := &Engine{opts: o, stopping: make(chan struct{})}
 	e.role.Store(uint32(o.Role))
+	e.lease.Store(o.noLease())
 	e.futures.New = func() any { return &Future{e: e, done: make(chan struct{}, 1)} }
 	e.inSyncReplicas.Store(int32(o.InSyncReplicas))
 	e.minInSync.Store(int32(o.MinInSyncReplicas))
@@ -101,6 +105,7 @@ func Open(o Options) (*Engine, error) {
 		return nil, fmt.Errorf("start reactors: %w", err)
 	}
 	e.group = group
+	e.leaseTimer = e.watchLease()
 	e.expiry = newExpiry(group.Loop(0), e.rings.waiting, e.complete)
 	if err := e.open(); err != nil {
 		if e.master != nil {
@@ -141,6 +146,9 @@ func (e *Engine) open() error {
 		if err := e.startEpoch(); err != nil {
 			return err
 		}
+	}
+	if o.Role != Slave {
+		e.awaitLease()
 	}
 	if o.HAListen != "" {
 		if e.master, err = newMaster(e); err != nil {
@@ -223,11 +231,17 @@ func (e *Engine) enter() error {
 
 func (e *Engine) leave() { e.inflight.Add(-1) }
 
-func (e *Engine) mayPut() error {
+func (e *Engine) mayPut(l *lease) error {
 	if e.Role() == Slave {
 		return ErrNotMaster
 	}
-	return e.log.Writable()
+	if err := e.log.Writable(); err != nil {
+		return err
+	}
+	if !l.lasts() {
+		return l.why()
+	}
+	return nil
 }
 
 func (e *Engine) ackKind() transfer.Kind {
@@ -250,6 +264,9 @@ func (e *Engine) wakeSenders(awaited bool) {
 
 // complete runs the completion pass of all rings.
 func (e *Engine) complete(now time.Duration) {
+	if e.leaseEnded() {
+		e.rings.stop() // puts that were in their append when it ended
+	}
 	e.rings.replicated(e.quorum, now)
 	e.rings.flushed(e.log.FlushedOffset(), now)
 	e.ConfirmedOffset() // keeps what was reached: the replica that reached it may go
@@ -319,8 +336,15 @@ func (e *Engine) ConfirmedOffset() int64 {
 	if e.opts.Flush == SyncFlush {
 		offset = min(offset, e.log.FlushedOffset())
 	}
-	if copies := int(e.inSyncReplicas.Load()); e.Role() == SyncMaster && copies > 1 {
+	copies := int(e.inSyncReplicas.Load())
+	replicated := e.Role() == SyncMaster && copies > 1
+	if replicated {
 		offset = min(offset, e.quorum.Committed(e.ackKind(), copies-1))
+	}
+	if !e.lease.Load().lasts() { // asked last: what counts was reached before
+		return e.confirmed.Load()
+	}
+	if replicated {
 		raise(&e.onReplicas, offset)
 	}
 	for {
