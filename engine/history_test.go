@@ -62,9 +62,9 @@ func TestTermsWithoutRecordsDoNotDelayAHandshake(t *testing.T) {
 		records int
 		slaves  [][]int32 // terms that each slave was elected for
 	}{
-		{"with records before them", 5, [][]int32{{5, 6}, {6}, {4, 5, 6}}},
+		{"with records before them", 5, [][]int32{{5, 6}, {7}, {4, 9}}},
 		{"slaves that never were elected", 5, [][]int32{nil, nil, nil}},
-		{"without any record", 0, [][]int32{nil, {5, 6}, {6}}},
+		{"without any record", 0, [][]int32{nil, {5, 6}, {7}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := openMaster(t, Options{})

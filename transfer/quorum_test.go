@@ -316,7 +316,7 @@ func TestReplicasThatLeaveTogetherAreBothGone(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	for round := range 200 {
+	for round := range 2000 {
 		q := NewQuorum()
 		end := 1 + rng.Int64N(1000)
 		members := make([]*Member, 3)
@@ -326,7 +326,7 @@ func TestReplicasThatLeaveTogetherAreBothGone(t *testing.T) {
 		}
 		gone := rng.Perm(3)
 		pauses := []int{rng.IntN(4), rng.IntN(4), rng.IntN(4)}
-		start := make(chan struct{})
+		var ready atomic.Int32
 		var all sync.WaitGroup
 		for i, do := range []func(){
 			func() { q.Leave(members[gone[0]]) },
@@ -334,14 +334,15 @@ func TestReplicasThatLeaveTogetherAreBothGone(t *testing.T) {
 			func() { members[gone[2]].Ack(end+1, end+1) },
 		} {
 			all.Go(func() {
-				<-start
+				for ready.Add(1); ready.Load() < 3; { // all at once, as far as there are cores
+					runtime.Gosched()
+				}
 				for range pauses[i] {
 					runtime.Gosched()
 				}
 				do()
 			})
 		}
-		close(start)
 		all.Wait()
 		for _, kind := range []Kind{Received, Flushed} {
 			if n, one, two := q.Replicas(kind), q.Committed(kind, 1), q.Committed(kind, 2); n != 1 || one != end+1 || two != -1 {
