@@ -107,7 +107,8 @@ func (e *Engine) Renew(epoch int32, until time.Time) error {
 		e.leaseTimer.Wake()
 		if old == leasePending {
 			e.opts.Logger.Info("this master holds a lease", "epoch", epoch)
-			e.events.send(Event{Kind: StateChanged, State: StateServing})
+			state, _ := e.state()
+			e.events.send(Event{Kind: StateChanged, State: state})
 		}
 		return nil
 	}
