@@ -39,6 +39,9 @@ type Engine struct {
 	expiry *expiry
 	steady *steadyLog
 
+	lease      atomic.Pointer[lease] // replaced with each epoch of a leased master; never nil
+	leaseTimer *reactor.Waker        // told when it has changed
+
 	master *master               // nil without a listener
 	slave  atomic.Pointer[slave] // nil on a master; the log calls back before it is there
 
@@ -46,9 +49,6 @@ type Engine struct {
 	inSyncReplicas, minInSync  atomic.Int32
 	slaveTimeout, flushTimeout atomic.Int64 // time.Duration
 	transferRate               atomic.Int64
-
-	lease      atomic.Pointer[lease] // replaced with each epoch of a leased master; never nil
-	leaseTimer *reactor.Waker        // told when it has changed
 
 	terms     atomic.Pointer[[]transfer.Epoch] // the log's epochs; replaced before a byte of a new one is in it
 	senders   atomic.Pointer[[]*host]          // loops that have replicas

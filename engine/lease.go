@@ -10,6 +10,7 @@ import (
 
 	"github.com/haengine/haengine/reactor"
 	"github.com/haengine/haengine/transfer"
+	"golang.org/x/sys/cpu"
 )
 
 // ErrNoLease means that this master may not act as one: its lease has ended, or
@@ -30,8 +31,10 @@ const (
 // until only grows while the lease lasts, and never changes once it is over.
 // Any goroutine.
 type lease struct {
+	_     cpu.CacheLinePad // every put reads it: no neighbour may be written often
 	epoch int32
 	until atomic.Int64 // time.Duration of reactor.Now's clock, or one of the values above
+	_     cpu.CacheLinePad
 }
 
 func newLease(epoch int32, until int64) *lease {
