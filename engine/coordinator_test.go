@@ -193,6 +193,7 @@ func (p *producer) confirmed() int {
 // ends, and no further: what it had confirmed is in the one history that there
 // is after the healing, and what it had not is cut.
 func TestAMinorityStopsAtItsLease(t *testing.T) {
+	t.Parallel()
 	c := &coordinator{}
 	o := Options{Leased: true, InSyncReplicas: 3, SlaveTimeout: time.Hour, HAListen: "127.0.0.1:0"}
 	first := o
@@ -264,6 +265,7 @@ func nodeCAlone(t *testing.T, n *Engine) *Engine {
 // Nobody in the majority may be elected: all stand still, and the old master
 // goes on in a new epoch when it is back.
 func TestAMinorityIsElectedAgainInANewEpoch(t *testing.T) {
+	t.Parallel()
 	c := &coordinator{}
 	o := Options{Leased: true, HAListen: "127.0.0.1:0"}
 	first := o

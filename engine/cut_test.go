@@ -63,6 +63,7 @@ func cuttingProxy(t *testing.T, target string, draw *rand.Rand, cuts, mostBytes 
 // again, while another replica follows it and a reader reads it: whoever looks
 // at the middle sees whole records only, and in the end all three are equal.
 func TestAChainCutInMidRecordPassesOnWholeRecordsOnly(t *testing.T) {
+	t.Parallel()
 	cuts, mostBytes := 500, 20_000 // together less than the log
 	if testing.Short() {
 		cuts, mostBytes = 50, 200_000

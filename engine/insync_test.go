@@ -61,6 +61,7 @@ func (p *rawPeer) acknowledge() (fallSilent func()) {
 // Within a housekeeping period neither counts, what waited for them has ended,
 // and the third goes on.
 func TestReplicasThatVanishTogetherBothStopCounting(t *testing.T) {
+	t.Parallel()
 	const housekeeping = time.Second
 	for round, how := range []string{"closed", "reset", "silent", "one closed and one silent", "one reset and one closed"} {
 		t.Run(how, func(t *testing.T) {
@@ -124,6 +125,7 @@ func TestReplicasThatVanishTogetherBothStopCounting(t *testing.T) {
 // replica reports past all of them, again, and once more on a second connection:
 // that ends those which need one, and no others.
 func TestPutsThatNeedUnlikeCountsEndByTheirOwn(t *testing.T) {
+	t.Parallel()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))

@@ -41,8 +41,8 @@ func (e *Engine) Role() Role { return Role(e.role.Load()) }
 // PromoteOptions say how a node becomes a master.
 type PromoteOptions struct {
 	Role Role // AsyncMaster or SyncMaster
-	// NewEpoch lets a master begin another epoch; without it promoting a master
-	// is refused.
+	// NewEpoch lets a master begin another epoch; without it, or an Epoch,
+	// promoting a master is refused.
 	NewEpoch bool
 	// Epoch is the number of the new epoch, from a coordinator that counts its
 	// elections; it must be above the log's last one. A master in that very epoch
@@ -55,9 +55,11 @@ type PromoteOptions struct {
 // put. The caller sees to it that the old master takes no more puts, or lets go
 // of what they wrote: it does when it follows this node.
 //
-// A master with NewEpoch begins another epoch; puts wait meanwhile. The error is
-// ErrMaster, ErrClosed, ErrOptions, or the log's; the role is as it was then,
-// but that a slave has left its master and dials it again.
+// A master with NewEpoch or a higher Epoch begins another epoch; puts wait
+// meanwhile. With Options.Leased it then waits for that epoch's lease; see Renew.
+// The error is ErrMaster, ErrEpochPast, ErrNoLease (its own epoch, whose lease has
+// ended), ErrClosed, ErrOptions, or the log's; the role is as it was then, but
+// that a slave has left its master and dials it again.
 //
 // RocketMQ: AutoSwitchHAService.changeToMaster.
 func (e *Engine) Promote(ctx context.Context, o PromoteOptions) (RoleChange, error) {
@@ -93,6 +95,7 @@ func (e *Engine) Promote(ctx context.Context, o PromoteOptions) (RoleChange, err
 		if err != nil {
 			return change, fmt.Errorf("promote: %w", errors.Join(err, e.follow(e.slave.Load().master)))
 		}
+		e.awaitLease()
 	} else {
 		release, err := e.holdPuts(ctx, func() {})
 		if err != nil {
@@ -107,9 +110,6 @@ func (e *Engine) Promote(ctx context.Context, o PromoteOptions) (RoleChange, err
 		if err != nil {
 			return change, fmt.Errorf("begin an epoch: %w", err)
 		}
-	}
-	if was == Slave {
-		e.awaitLease()
 	}
 	e.slave.Store(nil)
 	e.role.Store(uint32(o.Role))
@@ -200,9 +200,9 @@ func (e *Engine) present() RoleChange {
 
 // changed tells of a change that was made.
 func (e *Engine) changed(c *RoleChange) {
-	cut := c.Cut
-	*c = e.present()
-	c.Cut = cut
+	now := e.present()
+	now.Cut = c.Cut
+	*c = now
 	e.opts.Logger.Info("role changed", "role", c.Role.String(), "epoch", c.Epoch, "end_offset", c.EndOffset)
 	e.events.send(Event{Kind: RoleChanged, Role: c.Role, Offset: c.EndOffset})
 	e.progress.wake()
