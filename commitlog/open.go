@@ -65,6 +65,19 @@ func (l *Log) openHeld() error {
 // beside a running node, or where writing is not possible. The end is where
 // recovery finds it at that moment; it does not move.
 func OpenReadOnly(o Options) (*Log, error) {
+	for try := 1; ; try++ {
+		l, err := openReadOnly(o)
+		if try == readOnlyTries || !errors.Is(err, fs.ErrNotExist) {
+			return l, err
+		}
+	}
+}
+
+// readOnlyTries is how often OpenReadOnly looks anew when the running node has
+// removed a file that was listed a moment ago: by retention, or by a cut.
+const readOnlyTries = 5
+
+func openReadOnly(o Options) (*Log, error) {
 	l, err := newLog(o)
 	if err != nil {
 		return nil, err

@@ -23,6 +23,7 @@
 //	rings       the rings of waiters and their expiry; any goroutine
 //	master      the listener and the list of replicas; a replica belongs to the loop that accepted it
 //	slave       the connection to the master; its loop only
+//	lease       until when a master may act as one, if somebody elects; whoever renews or ends it, by compare-and-swap
 //
 // An Engine is safe for use by any number of goroutines.
 package engine

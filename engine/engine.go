@@ -40,6 +40,9 @@ type Engine struct {
 	steady *steadyLog
 	vigil  *vigil
 
+	lease      atomic.Pointer[lease] // replaced with each epoch of a leased master; never nil
+	leaseTimer *reactor.Waker        // told when it has changed
+
 	master *master               // nil without a listener
 	slave  atomic.Pointer[slave] // nil on a master; the log calls back before it is there
 
@@ -83,6 +86,7 @@ func Open(o Options) (*Engine, error) {
 	o.setDefaults()
 	e := &Engine{opts: o, stopping: make(chan struct{})}
 	e.role.Store(uint32(o.Role))
+	e.lease.Store(o.noLease())
 	e.futures.New = func() any { return &Future{e: e, done: make(chan struct{}, 1)} }
 	e.inSyncReplicas.Store(int32(o.InSyncReplicas))
 	e.minInSync.Store(int32(o.MinInSyncReplicas))
@@ -100,6 +104,7 @@ func Open(o Options) (*Engine, error) {
 		return nil, fmt.Errorf("start reactors: %w", err)
 	}
 	e.group = group
+	e.leaseTimer = e.watchLease()
 	e.expiry = newExpiry(group.Loop(0), e.rings.waiting, e.complete)
 	if err := e.open(); err != nil {
 		if e.master != nil {
@@ -140,6 +145,9 @@ func (e *Engine) open() error {
 		if err := e.startEpoch(); err != nil {
 			return err
 		}
+	}
+	if o.Role != Slave {
+		e.awaitLease()
 	}
 	if o.HAListen != "" {
 		if e.master, err = newMaster(e); err != nil {
@@ -230,11 +238,17 @@ func (e *Engine) enter(ctx context.Context) error {
 
 func (e *Engine) leave() { e.inflight.Add(-1) }
 
-func (e *Engine) mayPut() error {
+func (e *Engine) mayPut(l *lease) error {
 	if e.Role() == Slave {
 		return ErrNotMaster
 	}
-	return e.log.Writable()
+	if err := e.log.Writable(); err != nil {
+		return err
+	}
+	if !l.lasts() {
+		return l.why()
+	}
+	return nil
 }
 
 func (e *Engine) ackKind() transfer.Kind {
@@ -257,6 +271,9 @@ func (e *Engine) wakeSenders(awaited bool) {
 
 // complete runs the completion pass of all rings.
 func (e *Engine) complete(now time.Duration) {
+	if e.leaseEnded() {
+		e.rings.stop() // puts that were in their append when it ended
+	}
 	e.rings.replicated(e.quorum, now)
 	e.rings.flushed(e.log.FlushedOffset(), now)
 	e.ConfirmedOffset() // keeps what was reached: the replica that reached it may go
@@ -326,8 +343,15 @@ func (e *Engine) ConfirmedOffset() int64 {
 	if e.opts.Flush == SyncFlush {
 		offset = min(offset, e.log.FlushedOffset())
 	}
-	if copies := int(e.inSyncReplicas.Load()); e.Role() == SyncMaster && copies > 1 {
+	copies := int(e.inSyncReplicas.Load())
+	replicated := e.Role() == SyncMaster && copies > 1
+	if replicated {
 		offset = min(offset, e.quorum.Committed(e.ackKind(), copies-1))
+	}
+	if !e.lease.Load().lasts() { // asked last: what counts was reached before
+		return e.confirmed.Load()
+	}
+	if replicated {
 		e.log.NoteConfirmed(offset)
 	}
 	for {

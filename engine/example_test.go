@@ -109,3 +109,34 @@ func ExampleEngine_NewCompletions() {
 	// Output:
 	// all ended
 }
+
+// A master under a coordinator that elects: it takes puts while it holds a lease.
+func ExampleEngine_Renew() {
+	ctx := context.Background()
+	dir, _ := os.MkdirTemp("", "haengine")
+	defer os.RemoveAll(dir)
+	node, err := engine.Open(engine.Options{Store: dir, Role: engine.AsyncMaster, Leased: true, SegmentBytes: 1 << 20, Logger: quiet})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer node.Close(ctx)
+
+	const ttl, margin = 10 * time.Second, time.Second
+	asked := time.Now() // before the coordinator is asked for epoch 7
+	if _, err := node.Promote(ctx, engine.PromoteOptions{Role: engine.AsyncMaster, Epoch: 7}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := node.Renew(7, asked.Add(ttl-margin)); err != nil { // and again after each answer of its
+		fmt.Println(err)
+		return
+	}
+	r, err := node.Put(ctx, &engine.Message{Topic: "orders", Body: []byte("one book")})
+	fmt.Println(r.Status, err)
+	err = node.Renew(6, time.Now().Add(ttl))
+	fmt.Println(errors.Is(err, engine.ErrNoLease))
+	// Output:
+	// PUT_OK <nil>
+	// true
+}

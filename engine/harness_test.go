@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -16,7 +17,16 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if store := os.Getenv(childStore); store != "" {
+		if err := runLeased(store); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const testTimeout = 20 * time.Second
 
@@ -171,7 +181,12 @@ type rawPeer struct {
 
 func dialRaw(t testing.TB, master *Engine) *rawPeer {
 	t.Helper()
-	c, err := net.DialTimeout("tcp", master.HAAddr().String(), testTimeout)
+	return dialRawAt(t, master.HAAddr().String())
+}
+
+func dialRawAt(t testing.TB, addr string) *rawPeer {
+	t.Helper()
+	c, err := net.DialTimeout("tcp", addr, testTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}

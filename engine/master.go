@@ -100,7 +100,7 @@ func (m *master) stop() {
 
 // accept runs on the loop that will own c.
 func (m *master) accept(c *reactor.Conn) reactor.Handler {
-	if m.closed.Load() {
+	if m.closed.Load() || m.e.leaseEnded() {
 		return nil
 	}
 	for _, h := range m.hosts {
@@ -203,7 +203,10 @@ func (m *master) repace() {
 
 // endAll ends all connections for a reason. When it returns none is served or
 // counted any more. Not for a loop.
-func (m *master) endAll(why error) {
+func (m *master) endAll(why error) { m.end(why).Wait() }
+
+// end is endAll that does not wait: what it returns does. For loops, too.
+func (m *master) end(why error) *sync.WaitGroup {
 	var all sync.WaitGroup
 	for _, h := range m.hosts {
 		all.Add(1)
@@ -216,7 +219,7 @@ func (m *master) endAll(why error) {
 			all.Done()
 		}
 	}
-	all.Wait()
+	return &all
 }
 
 // closeDoor ends all connections and takes no other until open is called.

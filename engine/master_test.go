@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -266,8 +267,10 @@ func TestSlowReplicaDoesNotDelayAHealthyOne(t *testing.T) {
 	slow.readUntil(1, m.log.EndOffset())
 }
 
+// Who connects and does not say who it is, is no member of anything, and is closed
+// in time.
 func TestUnidentifiedConnectionsDoNotLowerTheConfirmedOffset(t *testing.T) {
-	m := openMaster(t, Options{Role: SyncMaster})
+	m := openMaster(t, Options{Role: SyncMaster, Housekeeping: time.Second, Heartbeat: 200 * time.Millisecond})
 	s := openSlave(t, m, Options{})
 	waitReplicas(t, m, 1)
 	r := mustPut(t, m, message("t", 0, "x"))
@@ -275,8 +278,30 @@ func TestUnidentifiedConnectionsDoNotLowerTheConfirmedOffset(t *testing.T) {
 	if before != r.EndOffset {
 		t.Fatalf("confirmed %d, want %d", before, r.EndOffset)
 	}
+	var open sync.WaitGroup
 	for _, b := range [][]byte{nil, {1, 2, 3}, {255, 255, 255, 255, 255, 255, 255, 255}} {
-		dialRaw(t, m).send(b)
+		p := dialRaw(t, m)
+		p.send(b)
+		open.Go(func() { p.closedByPeer() })
+	}
+	closed := make(chan struct{})
+	go func() { open.Wait(); close(closed) }()
+	// Puts and their confirmation go on until all of them are closed.
+	for over := false; !over; {
+		select {
+		case <-closed:
+			over = true
+		default:
+		}
+		r := mustPut(t, m, message("t", 0, "x"))
+		if now := m.ConfirmedOffset(); now < before || now < r.EndOffset {
+			t.Fatalf("confirmed offset %d after %d, a put up to %d was confirmed", now, before, r.EndOffset)
+		} else {
+			before = now
+		}
+		if n := len(m.Status().Replicas); n != 1 {
+			t.Fatalf("%d replicas", n)
+		}
 	}
 	shut(t, s)
 	eventually(t, "the replica is gone", func() bool { return len(m.Status().Replicas) == 0 })

@@ -18,8 +18,11 @@ import (
 // and never change afterwards; what may change while running has a setter on
 // Engine. RocketMQ's names stand in parentheses.
 type Options struct {
-	Store    string // a RocketMQ store directory, made if missing (storePathRootDir)
-	Role     Role   // brokerRole
+	Store string // a RocketMQ store directory, made if missing (storePathRootDir)
+	Role  Role   // brokerRole
+	// Leased: a master takes puts only while it has a lease, which the owner of
+	// the engine gives and renews with Renew, for a coordinator that elects.
+	Leased   bool
 	HAListen string // where replicas connect; empty: a master does not listen, a slave does not cascade (haListenPort)
 	Master   string // HOST:PORT of a slave's master (haMasterAddress)
 	Flush    FlushMode

@@ -67,6 +67,7 @@ func (e *Engine) PutFunc(m *Message, done func(PutResult, error)) error {
 // afterwards and must not be touched again.
 type Future struct {
 	e       *Engine
+	lease   *lease // that the put began in
 	started time.Duration
 	result  PutResult
 
@@ -102,7 +103,7 @@ func (e *Engine) newFuture() *Future {
 
 // free gives a future back when nobody else can reach it.
 func (e *Engine) free(f *Future) {
-	f.flush, f.replica, f.noReplica, f.queue, f.result = wait{}, wait{}, false, nil, PutResult{}
+	f.flush, f.replica, f.noReplica, f.queue, f.lease, f.result = wait{}, wait{}, false, nil, nil, PutResult{}
 	e.futures.Put(f)
 }
 
@@ -142,7 +143,8 @@ func (e *Engine) start(ctx context.Context, f *Future, m *Message, batch []*Mess
 		return err
 	}
 	defer e.leave()
-	if err := e.mayPut(); err != nil {
+	f.lease = e.lease.Load()
+	if err := e.mayPut(f.lease); err != nil {
 		return err
 	}
 	enc, first, err := e.encode(m, batch)
@@ -155,6 +157,11 @@ func (e *Engine) start(ctx context.Context, f *Future, m *Message, batch []*Mess
 	}
 	if err := e.reserve(ctx, f, mayBlock); err != nil {
 		return err
+	}
+	if !f.lease.lasts() { // it may have waited for room
+		cancel(f.replica.ring)
+		cancel(f.flush.ring)
+		return f.lease.why()
 	}
 	f.waits.Store(1)
 	if f.replica.ring != nil {
@@ -315,6 +322,8 @@ func (f *Future) settle(cause error) (PutResult, error) {
 	switch {
 	case f.noReplica:
 		r.Status, err = PutSlaveNotAvailable, ErrNoReplica
+	case !f.lease.lasts(): // asked last: what the waits said was so before
+		r.Status, err = PutFlushSlaveTimeout, f.lease.why()
 	case f.replica.ring != nil && f.replica.outcome != transfer.Done:
 		r.Status, err = PutFlushSlaveTimeout, ErrNotReplicated
 	}

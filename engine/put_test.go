@@ -24,16 +24,16 @@ func TestPutWithoutReplicaIsStoredAndSaysSoAtOnce(t *testing.T) {
 }
 
 func TestPendingPutsEndAtTheirOwnDeadlinesNotTheirSum(t *testing.T) {
-	const limit, puts = 400 * time.Millisecond, 50
-	m := openMaster(t, Options{Role: SyncMaster, SlaveTimeout: limit})
+	const limit, puts = 700 * time.Millisecond, 100
+	m := openMaster(t, Options{Role: SyncMaster, SlaveTimeout: limit, SegmentBytes: 64 << 20})
 	dialRaw(t, m).report(0)
 	waitReplicas(t, m, 1)
 	ended := make(chan error, puts)
 	for i := range puts {
 		go func() {
 			start := time.Now()
-			r, _ := m.Put(context.Background(), message("t", 0, strings.Repeat("x", i*1000)))
-			if took := time.Since(start); r.Status != PutFlushSlaveTimeout || took > 2*limit {
+			r, _ := m.Put(context.Background(), message("t", 0, strings.Repeat("x", 1<<(i%23)))) // 1 byte to 4 MiB
+			if took := time.Since(start); r.Status != PutFlushSlaveTimeout || took < limit || took > 4*limit { // the sum is 100 of them
 				ended <- fmt.Errorf("put %d: %v after %v", i, r.Status, took)
 				return
 			}
@@ -88,6 +88,7 @@ func TestMessagesOverTheLimitsAreRefusedBeforeTheAppend(t *testing.T) {
 	}{
 		{"body over 4 MiB", &Message{Topic: "t", Body: make([]byte, 4<<20+1)}, PutMessageIllegal},
 		{"properties of 32768 bytes", &Message{Topic: "t", Properties: props(32768)}, PutPropertiesSizeExceeded},
+		{"properties of 65535 bytes", &Message{Topic: "t", Properties: props(65535)}, PutPropertiesSizeExceeded},
 		{"properties of 65536 bytes", &Message{Topic: "t", Properties: props(65536)}, PutPropertiesSizeExceeded},
 		{"topic of 128 bytes", &Message{Topic: strings.Repeat("t", 128)}, PutMessageIllegal},
 		{"no topic", &Message{}, PutMessageIllegal},
@@ -99,6 +100,9 @@ func TestMessagesOverTheLimitsAreRefusedBeforeTheAppend(t *testing.T) {
 			r, err := m.Put(context20(t), c.msg)
 			if r.Status != c.want || err == nil || r.Appended() || m.log.EndOffset() != end {
 				t.Fatalf("status %v, error %v, end %d", r.Status, err, m.log.EndOffset())
+			}
+			if r, err := m.PutBatch(context20(t), []*Message{{Topic: "t", Body: []byte("good")}, c.msg}); r.Status != c.want || err == nil || r.Appended() || m.log.EndOffset() != end {
+				t.Fatalf("in a batch: status %v, error %v, end %d", r.Status, err, m.log.EndOffset())
 			}
 			if c.want == PutMessageIllegal && !errors.Is(err, commitlog.ErrMessageIllegal) {
 				t.Fatalf("error %v", err)

@@ -133,6 +133,15 @@ func (r *rings) expireReplicaWaits() {
 	}
 }
 
+// stop ends all waits now: what they wait for is not this node's to say any
+// more.
+func (r *rings) stop() {
+	r.flush.Drain(transfer.Stopped)
+	for _, rr := range *r.replica.Load() {
+		rr.ring.Drain(transfer.Stopped)
+	}
+}
+
 // restart lets offsets begin anew, after the log was cut. Nobody puts, and
 // nobody waits.
 func (r *rings) restart() {

@@ -17,6 +17,10 @@ import (
 // ErrMaster means that a node which is a master already was to become one.
 var ErrMaster = errors.New("this node is a master already")
 
+// ErrEpochPast means that a node was to become a master in an epoch that is not
+// above its log's last one: somebody else was elected since.
+var ErrEpochPast = errors.New("the epoch is past")
+
 // RoleChange is what a change of a node's role came to.
 type RoleChange struct {
 	Role      Role   `json:"role"`
@@ -37,9 +41,13 @@ func (e *Engine) Role() Role { return Role(e.role.Load()) }
 // PromoteOptions say how a node becomes a master.
 type PromoteOptions struct {
 	Role Role // AsyncMaster or SyncMaster
-	// NewEpoch lets a master begin another epoch; without it promoting a master
-	// is refused.
+	// NewEpoch lets a master begin another epoch; without it, or an Epoch,
+	// promoting a master is refused.
 	NewEpoch bool
+	// Epoch is the number of the new epoch, from a coordinator that counts its
+	// elections; it must be above the log's last one. A master in that very epoch
+	// stays as it is. 0: the number after the last.
+	Epoch int32
 }
 
 // Promote makes a slave a master: it leaves its master, cuts a record that it
@@ -47,9 +55,11 @@ type PromoteOptions struct {
 // put. The caller sees to it that the old master takes no more puts, or lets go
 // of what they wrote: it does when it follows this node.
 //
-// A master with NewEpoch begins another epoch; puts wait meanwhile. The error is
-// ErrMaster, ErrClosed, ErrOptions, or the log's; the role is as it was then,
-// but that a slave has left its master and dials it again.
+// A master with NewEpoch or a higher Epoch begins another epoch; puts wait
+// meanwhile. With Options.Leased it then waits for that epoch's lease; see Renew.
+// The error is ErrMaster, ErrEpochPast, ErrNoLease (its own epoch, whose lease has
+// ended), ErrClosed, ErrOptions, or the log's; the role is as it was then, but
+// that a slave has left its master and dials it again.
 //
 // RocketMQ: AutoSwitchHAService.changeToMaster.
 func (e *Engine) Promote(ctx context.Context, o PromoteOptions) (RoleChange, error) {
@@ -61,28 +71,41 @@ func (e *Engine) Promote(ctx context.Context, o PromoteOptions) (RoleChange, err
 	if e.changing.ended {
 		return RoleChange{}, ErrClosed
 	}
-	was := e.Role()
-	if was != Slave && !o.NewEpoch {
-		return RoleChange{}, fmt.Errorf("%w, in epoch %d; a new epoch has to be asked for", ErrMaster, lastOf(*e.terms.Load()).Number)
-	}
+	was, last := e.Role(), lastOf(*e.terms.Load()).Number
 	var change RoleChange
+	switch {
+	case o.Epoch == 0 && was != Slave && !o.NewEpoch:
+		return change, fmt.Errorf("%w, in epoch %d; a new epoch has to be asked for", ErrMaster, last)
+	case o.Epoch != 0 && o.Epoch == last && was != Slave:
+		if l := e.lease.Load(); l.ended() {
+			return change, l.why()
+		}
+		return e.present(), nil
+	case o.Epoch < 0, o.Epoch != 0 && o.Epoch <= last:
+		return change, fmt.Errorf("%w: epoch %d was asked for, the log is in epoch %d", ErrEpochPast, o.Epoch, last)
+	}
 	var err error
 	if was == Slave {
 		e.slave.Load().stop()
 		if change.Cut, err = e.log.TakeOver(); err == nil {
 			e.loadTerms()
 			e.rings.restart()
-			err = e.beginEpoch()
+			err = e.beginEpoch(o.Epoch)
 		}
 		if err != nil {
 			return change, fmt.Errorf("promote: %w", errors.Join(err, e.follow(e.slave.Load().master)))
 		}
+		e.awaitLease()
 	} else {
 		release, err := e.holdPuts(ctx, func() {})
 		if err != nil {
 			return change, err
 		}
-		err = e.beginEpoch()
+		err = e.beginEpoch(o.Epoch)
+		if err == nil && e.opts.Leased {
+			e.endLease(e.lease.Load()) // its puts do not go on in another's
+			e.awaitLease()
+		}
 		release()
 		if err != nil {
 			return change, fmt.Errorf("begin an epoch: %w", err)
@@ -123,6 +146,9 @@ func (e *Engine) Follow(ctx context.Context, address string) (RoleChange, error)
 			open = e.master.closeDoor(&transfer.RefusalError{Code: transfer.RefusedStopping, Text: "this node is no master any more; it follows " + address})
 		}
 		e.role.Store(uint32(Slave))
+		if e.opts.Leased {
+			e.lease.Load().until.Store(leaseOver) // no put of its time ends as confirmed
+		}
 		e.rings.expireReplicaWaits()
 		open()
 	}
@@ -167,9 +193,16 @@ func (e *Engine) follow(address string) error {
 	return nil
 }
 
+// present is the role as it is.
+func (e *Engine) present() RoleChange {
+	return RoleChange{Role: e.Role(), Epoch: lastOf(*e.terms.Load()).Number, EndOffset: e.log.EndOffset()}
+}
+
 // changed tells of a change that was made.
 func (e *Engine) changed(c *RoleChange) {
-	c.Role, c.Epoch, c.EndOffset = e.Role(), lastOf(*e.terms.Load()).Number, e.log.EndOffset()
+	now := e.present()
+	now.Cut = c.Cut
+	*c = now
 	e.opts.Logger.Info("role changed", "role", c.Role.String(), "epoch", c.Epoch, "end_offset", c.EndOffset)
 	e.events.send(Event{Kind: RoleChanged, Role: c.Role, Offset: c.EndOffset})
 	e.progress.wake()
@@ -216,21 +249,25 @@ func (e *Engine) startEpoch() error {
 	if n := len(list); n > 0 && own.Term == termName(list[n-1].ID) && found.CleanShutdown && found.Untouched {
 		return nil
 	}
-	return e.beginEpoch()
+	return e.beginEpoch(0)
 }
 
-// beginEpoch begins a term of this node's at the log's end, durably.
-func (e *Engine) beginEpoch() error {
+// beginEpoch begins a term of this node's at the log's end, durably: of a given
+// number above the last one's, or the one after the last.
+func (e *Engine) beginEpoch(number int32) error {
 	last := lastOf(*e.terms.Load()).Number
-	if last == math.MaxInt32 {
-		return errors.New("there is no epoch after the last one")
+	if number == 0 {
+		if last == math.MaxInt32 {
+			return errors.New("there is no epoch after the last one")
+		}
+		number = last + 1
 	}
 	// A power cut must not take it back: another one of the same number would
 	// follow, and a replica may know this one.
 	if err := e.log.Flush(); err != nil {
 		return err
 	}
-	next := commitlog.Epoch{Number: last + 1, ID: newTermID(), Start: e.log.EndOffset()}
+	next := commitlog.Epoch{Number: number, ID: newTermID(), Start: e.log.EndOffset()}
 	if err := e.addEpoch(next); err != nil {
 		return err
 	}

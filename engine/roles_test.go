@@ -77,7 +77,8 @@ func TestDemotionEndsTheWaits(t *testing.T) {
 }
 
 // Promoting a master is refused, unless a new epoch is asked for; then puts go
-// on with the next queue offset each, however often.
+// on with the next queue offset each, however often. Its own epoch changes
+// nothing, a past one is refused.
 func TestRepeatedPromotion(t *testing.T) {
 	m := openMaster(t, Options{})
 	puts(t, m, 1)
@@ -107,10 +108,24 @@ func TestRepeatedPromotion(t *testing.T) {
 			}
 		})
 	}
-	for range 100 {
-		if _, err := m.Promote(context20(t), PromoteOptions{Role: AsyncMaster, NewEpoch: true}); err != nil {
-			t.Error(err)
+	for i := range 100 {
+		o := PromoteOptions{Role: AsyncMaster, NewEpoch: true}
+		if i%2 == 1 { // as a coordinator says it
+			o = PromoteOptions{Role: AsyncMaster, Epoch: int32(i + 2)}
+		}
+		change, err := m.Promote(context20(t), o)
+		if err != nil || change.Epoch != int32(i+2) {
+			t.Errorf("%+v, %v", change, err)
 			break
+		}
+		epochs := len(m.log.Epochs())
+		if same, err := m.Promote(context20(t), PromoteOptions{Role: AsyncMaster, Epoch: change.Epoch}); err != nil || same.Epoch != change.Epoch || len(m.log.Epochs()) != epochs {
+			t.Errorf("in its own epoch %d: %+v, %v, %d epochs after %d", change.Epoch, same, err, len(m.log.Epochs()), epochs)
+		}
+		for _, past := range []int32{change.Epoch - 1, 1, -1} {
+			if _, err := m.Promote(context20(t), PromoteOptions{Role: AsyncMaster, Epoch: past}); !errors.Is(err, ErrEpochPast) || m.Status().Epoch != change.Epoch {
+				t.Errorf("in epoch %d after %d: %v, now in %d", past, change.Epoch, err, m.Status().Epoch)
+			}
 		}
 	}
 	over.Store(true)
@@ -122,6 +137,9 @@ func TestRepeatedPromotion(t *testing.T) {
 	}
 	follow(t, m, s)
 	eventually(t, "the slave has the epochs", func() bool { return s.Status().Epoch == m.Status().Epoch })
+	if _, err := s.Promote(context20(t), PromoteOptions{Role: AsyncMaster, Epoch: m.Status().Epoch}); !errors.Is(err, ErrEpochPast) || s.Role() != Slave {
+		t.Errorf("a slave in its master's epoch: %v, it is a %v", err, s.Role())
+	}
 	last := int64(-1)
 	for _, e := range s.log.Epochs() {
 		if e.Start <= last {

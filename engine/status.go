@@ -5,15 +5,17 @@ type State uint8
 
 // StateRecovering: Open has not returned. StateServing: all is well.
 // StateReadOnly: damage or a failed fsync; puts are refused until a restart.
+// StateFenced: a master without the lease that it needs; see Renew.
 // StateStopping: Close was called.
 const (
 	StateRecovering State = iota
 	StateServing
 	StateReadOnly
+	StateFenced
 	StateStopping
 )
 
-var stateNames = names{"recovering", "serving", "read-only", "stopping"}
+var stateNames = names{"recovering", "serving", "read-only", "fenced", "stopping"}
 
 // String is the state's name in status and metrics.
 func (s State) String() string { return stateNames.of(int(s)) }

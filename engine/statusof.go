@@ -52,6 +52,9 @@ func (e *Engine) state() (State, string) {
 	if err := e.log.Writable(); err != nil {
 		return StateReadOnly, err.Error()
 	}
+	if l := e.lease.Load(); !l.lasts() && e.Role() != Slave {
+		return StateFenced, l.why().Error()
+	}
 	return StateServing, ""
 }
 

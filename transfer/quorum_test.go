@@ -309,3 +309,48 @@ func BenchmarkCommitted(b *testing.B) {
 		})
 	}
 }
+
+// Two of three replicas vanish at the same moment, on loops of their own, while
+// the third goes on: neither removal is lost, whatever the order.
+func TestReplicasThatLeaveTogetherAreBothGone(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for round := range 2000 {
+		q := NewQuorum()
+		end := 1 + rng.Int64N(1000)
+		members := make([]*Member, 3)
+		for i, identity := range []string{"a", "b", "c"} {
+			members[i] = join(t, q, identity)
+			members[i].Ack(end, end)
+		}
+		gone := rng.Perm(3)
+		pauses := []int{rng.IntN(4), rng.IntN(4), rng.IntN(4)}
+		var ready atomic.Int32
+		var all sync.WaitGroup
+		for i, do := range []func(){
+			func() { q.Leave(members[gone[0]]) },
+			func() { q.Leave(members[gone[1]]) },
+			func() { members[gone[2]].Ack(end+1, end+1) },
+		} {
+			all.Go(func() {
+				for ready.Add(1); ready.Load() < 3; { // all at once, as far as there are cores
+					runtime.Gosched()
+				}
+				for range pauses[i] {
+					runtime.Gosched()
+				}
+				do()
+			})
+		}
+		all.Wait()
+		for _, kind := range []Kind{Received, Flushed} {
+			if n, one, two := q.Replicas(kind), q.Committed(kind, 1), q.Committed(kind, 2); n != 1 || one != end+1 || two != -1 {
+				t.Fatalf("round %d: %d replicas are left that hold %v, one %d, two %d; want 1, %d, none", round, n, kind, one, two, end+1)
+			}
+		}
+		if n := q.InSync(end+1, 1); n != 1 {
+			t.Fatalf("round %d: %d are in sync", round, n)
+		}
+	}
+}
