@@ -308,32 +308,6 @@ func (t *Twin) Rename(from, to string) error {
 	return nil
 }
 
-// moveNames gives a file, or a directory with all that is below it, another name.
-func moveNames(names map[string]*twinNode, from, to string) {
-	for _, p := range sortedKeys(names) {
-		if below, ok := strings.CutPrefix(p, from); ok && (below == "" || below[0] == '/') {
-			n := names[p]
-			delete(names, p)
-			names[to+below] = n
-		}
-	}
-}
-
-// renamedLocked finds the durable name of a file or directory that has another
-// one now.
-func (t *Twin) renamedLocked(to string) (from string, ok bool) {
-	n := t.live[to]
-	if t.durable[to] == n {
-		return "", false
-	}
-	for _, from := range sortedKeys(t.durable) {
-		if t.durable[from] == n && t.live[from] == nil {
-			return from, true
-		}
-	}
-	return "", false
-}
-
 // Remove implements [Disk].
 func (t *Twin) Remove(path string) error {
 	t.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // Crash cuts the power and restores it: handles, mappings and locks are dead,
@@ -21,6 +22,32 @@ func (t *Twin) Crash() {
 		n.crash(t.rng)
 	}
 	t.live = maps.Clone(t.durable)
+}
+
+// moveNames gives a file, or a directory with all that is below it, another name.
+func moveNames(names map[string]*twinNode, from, to string) {
+	for _, p := range sortedKeys(names) {
+		if below, ok := strings.CutPrefix(p, from); ok && (below == "" || below[0] == '/') {
+			n := names[p]
+			delete(names, p)
+			names[to+below] = n
+		}
+	}
+}
+
+// renamedLocked finds the durable name of a file or directory that has another
+// one now.
+func (t *Twin) renamedLocked(to string) (from string, ok bool) {
+	n := t.live[to]
+	if t.durable[to] == n {
+		return "", false
+	}
+	for _, from := range sortedKeys(t.durable) {
+		if t.durable[from] == n && t.live[from] == nil {
+			return from, true
+		}
+	}
+	return "", false
 }
 
 // crashRenamesLocked decides for each rename that was not synced. What had a

@@ -103,6 +103,9 @@ func planReseed(cmd *cobra.Command, store, from string) (reseed, error) {
 	if l, err := openStore(cmd, store); err == nil {
 		low, end := l.MinOffset(), l.EndOffset()
 		r.MinOffset, r.MaxOffset = &low, &end
+		if end > node.MaxOffset {
+			r.Notes = append(r.Notes, fmt.Sprintf("the node's log ends at %d, this one at %d: what the node does not have is only in cut/ then", node.MaxOffset, end))
+		}
 		err = l.Close()
 		return r, err
 	} else if !errors.Is(err, commitlog.ErrHalfAside) {
