@@ -115,11 +115,15 @@ func (s *slave) compareOnce() (differs int64, found bool) {
 }
 
 // differs ends replication: what this log holds is not the master's, and nothing
-// more is acknowledged of it.
+// more is acknowledged of it or passed on. A restart begins with a comparison.
 func (s *slave) differs(at int64) {
 	why := &transfer.RefusalError{Code: transfer.RefusedDiverged, Text: fmt.Sprintf("our log differs from the master's at offset %d, found by comparison", at)}
 	s.e.opts.Logger.Error("the log differs from the master's; replication has ended", "master", s.master, "offset", at, "reason", why.Text)
 	s.e.events.send(Event{Kind: LogDiffers, Offset: at, Err: why})
+	if err := s.e.changeIdentity(func(id *identity) { id.Unverified = true }); err != nil {
+		s.e.opts.Logger.Error("that the log differs could not be noted: a restart follows the master again", "error", err)
+	}
+	s.passOnNothing(why)
 	s.loop.Post(func() {
 		s.broken = why
 		if s.conn != nil {

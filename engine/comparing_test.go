@@ -79,3 +79,31 @@ func TestComparingStopsWithTheSlave(t *testing.T) {
 		t.Errorf("in RocketMQ's protocol: %+v", c)
 	}
 }
+
+// A slave that was found to differ passes nothing on, also after a restart, until
+// it becomes a master or is repaired.
+func TestADifferenceIsRememberedAndNotPassedOn(t *testing.T) {
+	m := filledMaster(t, 200)
+	dir := t.TempDir()
+	s := openSlave(t, m, Options{Store: dir, HAListen: "127.0.0.1:0", CompareInterval: time.Millisecond})
+	follow(t, m, s)
+	below := openSlave(t, s, Options{})
+	follow(t, m, below)
+	flip(t, dir, s.log.EndOffset()/2)
+	keepsOut := func(s *Engine) {
+		t.Helper()
+		eventually(t, "the slave is diverged", func() bool { return s.Status().Master.State == "diverged" })
+		eventually(t, "it has no replicas", func() bool { return len(s.Status().Replicas) == 0 })
+		if got := dialRaw(t, s).closedByPeer(); len(got) > 0 {
+			t.Errorf("a replica is sent %d bytes", len(got))
+		}
+	}
+	keepsOut(s)
+	shut(t, s)
+	s = openSlave(t, m, Options{Store: dir, HAListen: "127.0.0.1:0"})
+	keepsOut(s)
+	if _, err := s.Promote(context20(t), PromoteOptions{Role: AsyncMaster}); err != nil {
+		t.Fatal(err)
+	}
+	follow(t, s, openSlave(t, s, Options{}))
+}

@@ -31,7 +31,7 @@ type (
 // Engine is one node: a log and its role. See the package comment.
 type Engine struct {
 	opts   Options                  // as given, with defaults; never changes
-	id     atomic.Pointer[identity] // replaced when a slave's store joins its master's cluster
+	id     atomic.Pointer[identity] // replaced by changeIdentity
 	log    *commitlog.Log
 	group  *reactor.Group
 	rings  *rings
@@ -51,11 +51,12 @@ type Engine struct {
 	slaveTimeout, flushTimeout atomic.Int64 // time.Duration
 	paces                      paces
 
-	terms     atomic.Pointer[[]transfer.Epoch] // the log's epochs; replaced before a byte of a new one is in it
-	senders   atomic.Pointer[[]*host]          // loops that have replicas
-	confirmed atomic.Int64                     // highest confirmed offset of a master: it never goes back
-	progress  notifier                         // told when the confirmed offset may have moved
-	events    events
+	terms       atomic.Pointer[[]transfer.Epoch] // the log's epochs; replaced before a byte of a new one is in it
+	senders     atomic.Pointer[[]*host]          // loops that have replicas
+	confirmed   atomic.Int64                     // highest confirmed offset of a master: it never goes back
+	identifying sync.Mutex                       // held by changeIdentity
+	progress    notifier                         // told when the confirmed offset may have moved
+	events      events
 
 	background sync.WaitGroup // work off the loops that uses the log
 	answering  sync.Mutex     // held by whoever computes checksums for a peer

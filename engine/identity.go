@@ -132,23 +132,25 @@ func ReadIdentity(store string) (StoreIdentity, error) {
 func (e *Engine) identityNow() identity { return *e.id.Load() }
 
 // adoptCluster makes a store that is of no cluster yet one of its master's,
-// durably. One caller at a time.
+// durably.
 func (e *Engine) adoptCluster(id string) error {
-	own := e.identityNow()
-	if own.ClusterID != "" || id == "" {
+	if e.identityNow().ClusterID != "" || id == "" {
 		return nil
 	}
-	own.ClusterID = id
-	if err := e.noteIdentity(own); err != nil {
+	if err := e.changeIdentity(func(own *identity) { own.ClusterID = id }); err != nil {
 		return err
 	}
 	e.opts.Logger.Info("the store belongs to its master's cluster from now on", "cluster_id", id)
 	return nil
 }
 
-// noteIdentity changes the node's identity and its file, durably. One caller at
-// a time.
-func (e *Engine) noteIdentity(now identity) error {
+// changeIdentity changes the node's identity and its file, durably. Any
+// goroutine; not for a loop.
+func (e *Engine) changeIdentity(change func(*identity)) error {
+	e.identifying.Lock()
+	defer e.identifying.Unlock()
+	now := e.identityNow()
+	change(&now)
 	path := filepath.Join(e.opts.Store, identityFile)
 	note, err := readIdentity(e.disk(), path)
 	if err != nil {

@@ -229,6 +229,13 @@ func (m *master) closeDoor(why error) (open func()) {
 	return func() { m.closed.Store(false) }
 }
 
+// openDoor lets replicas in that a slave kept out which was not sure of its log.
+func (e *Engine) openDoor() {
+	if e.master != nil {
+		e.master.closed.Store(false)
+	}
+}
+
 func (h *host) attach(c *reactor.Conn) reactor.Handler {
 	e := h.m.e
 	r := &replica{host: h, e: e, conn: c, address: c.RemoteAddr(), armed: never}

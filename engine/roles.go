@@ -113,6 +113,7 @@ func (e *Engine) Promote(ctx context.Context, o PromoteOptions) (RoleChange, err
 	}
 	e.slave.Store(nil)
 	e.role.Store(uint32(o.Role))
+	e.openDoor()
 	e.changed(&change)
 	return change, nil
 }
@@ -178,12 +179,12 @@ func (e *Engine) checkMaster(address string) error {
 // follow starts a connection to a master. What this store began as a master is
 // over: it would go on with other bytes in the same term.
 func (e *Engine) follow(address string) error {
-	if own := e.identityNow(); own.Term != "" {
-		own.Term = ""
-		if err := e.noteIdentity(own); err != nil {
+	if e.identityNow().Term != "" {
+		if err := e.changeIdentity(func(id *identity) { id.Term = "" }); err != nil {
 			return err
 		}
 	}
+	e.openDoor()
 	s := newSlave(e, address)
 	e.slave.Store(s)
 	if err := e.log.Writable(); err != nil {
@@ -272,9 +273,7 @@ func (e *Engine) beginEpoch(number int32) error {
 		return err
 	}
 	// Last: a term that is not noted as ours is followed by another one.
-	own := e.identityNow()
-	own.Term = termName(next.ID)
-	return e.noteIdentity(own)
+	return e.changeIdentity(func(id *identity) { id.Term = termName(next.ID) })
 }
 
 func termName(id uint64) string { return fmt.Sprintf("%016x", id) }

@@ -35,7 +35,9 @@ func (s *slave) verify(own, master transfer.Hello, keep int64) error {
 		case err != nil:
 			return unfinished(err)
 		case c.Differs >= 0:
-			return &transfer.RefusalError{Code: transfer.RefusedDiverged, Text: fmt.Sprintf("our log differs from the master's at offset %d, before %d, where the epochs say that they part; nothing was cut", c.Differs, keep)}
+			why := &transfer.RefusalError{Code: transfer.RefusedDiverged, Text: fmt.Sprintf("our log differs from the master's at offset %d, before %d, up to where the epochs say that they agree; nothing was cut", c.Differs, keep)}
+			s.passOnNothing(why)
+			return why
 		case c.To < keep || c.From > from:
 			return unfinished(fmt.Errorf("the master gives checksums of offsets %d to %d only", c.From, c.To))
 		}
@@ -43,9 +45,15 @@ func (s *slave) verify(own, master transfer.Hello, keep int64) error {
 	if !whole {
 		return nil
 	}
-	verified := s.e.identityNow()
-	verified.Unverified = false
-	return s.e.noteIdentity(verified)
+	return s.e.changeIdentity(func(id *identity) { id.Unverified = false })
+}
+
+// passOnNothing keeps replicas of this slave out, until it is a slave or a master
+// anew: what it holds is not its master's. Not for a loop.
+func (s *slave) passOnNothing(why error) {
+	if s.e.master != nil {
+		s.e.master.closeDoor(why)
+	}
 }
 
 // unfinished makes an error of a comparison a reason to try again soon: it says

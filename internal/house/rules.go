@@ -108,6 +108,7 @@ func Project() Rules {
 			{Package: "internal/sim", Imports: []string{transfer, commitlog, invariant}},
 			{Package: "internal/fixture"},
 			{Package: "internal/invariant"},
+			{Package: "internal/mutants"},
 			{Package: "internal/house"},
 			{Package: ".", Imports: []string{engine, commitlog, transfer, reactor, sys}},
 		},
