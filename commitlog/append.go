@@ -252,6 +252,7 @@ func (l *Log) rollLocked(next *segment) {
 	list := append((*l.list.Load())[:len(*l.list.Load()):len(*l.list.Load())], next)
 	l.list.Store(&list)
 	l.roller.wake()
+	l.window.wake() // which may have looked while the segment was in neither place
 }
 
 // putLocked copies the records to the end and publishes it.

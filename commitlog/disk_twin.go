@@ -301,9 +301,37 @@ func (t *Twin) Rename(from, to string) error {
 	if err != nil {
 		return err
 	}
-	delete(t.live, cleaned(from))
-	t.live[cleaned(to)] = n
+	if old := t.live[cleaned(to)]; n.dir && old != nil && old.dir {
+		return &fs.PathError{Op: "rename", Path: from, Err: syscall.ENOTEMPTY}
+	}
+	moveNames(t.live, cleaned(from), cleaned(to))
 	return nil
+}
+
+// moveNames gives a file, or a directory with all that is below it, another name.
+func moveNames(names map[string]*twinNode, from, to string) {
+	for _, p := range sortedKeys(names) {
+		if below, ok := strings.CutPrefix(p, from); ok && (below == "" || below[0] == '/') {
+			n := names[p]
+			delete(names, p)
+			names[to+below] = n
+		}
+	}
+}
+
+// renamedLocked finds the durable name of a file or directory that has another
+// one now.
+func (t *Twin) renamedLocked(to string) (from string, ok bool) {
+	n := t.live[to]
+	if t.durable[to] == n {
+		return "", false
+	}
+	for _, from := range sortedKeys(t.durable) {
+		if t.durable[from] == n && t.live[from] == nil {
+			return from, true
+		}
+	}
+	return "", false
 }
 
 // Remove implements [Disk].
@@ -339,6 +367,11 @@ func (t *Twin) SyncDir(path string) error {
 		return err
 	}
 	dir := cleaned(path)
+	for _, p := range sortedKeys(t.live) { // a directory is moved with what is durable in it
+		if from, ok := t.renamedLocked(p); ok && t.live[p].dir && filepath.Dir(p) == dir {
+			moveNames(t.durable, from, p)
+		}
+	}
 	for p, n := range t.live {
 		if filepath.Dir(p) == dir {
 			t.durable[p] = n

@@ -15,11 +15,32 @@ func (t *Twin) Crash() {
 	t.life++
 	t.offAt = 0
 	t.locks = map[string]*twinLock{}
+	t.crashRenamesLocked()
 	t.crashNamesLocked()
 	for _, n := range t.nodesLocked() {
 		n.crash(t.rng)
 	}
 	t.live = maps.Clone(t.durable)
+}
+
+// crashRenamesLocked decides for each rename that was not synced. What had a
+// durable name has that one or the new one: a file system moves it in one step.
+func (t *Twin) crashRenamesLocked() {
+	for _, to := range sortedKeys(t.live) {
+		if t.live[to] == nil {
+			continue // below a directory that was moved back
+		}
+		switch from, ok := t.renamedLocked(to); {
+		case !ok:
+		case t.rng.IntN(2) == 0:
+			moveNames(t.durable, from, to)
+		default:
+			moveNames(t.live, to, from)
+			if over := t.durable[to]; over != nil {
+				t.live[to] = over
+			}
+		}
+	}
 }
 
 // crashNamesLocked decides for each name that was not synced.

@@ -16,6 +16,7 @@
 //	<store>/epochFileCheckpoint               RocketMQ's: which master wrote what,
 //	<store>/haengine.epochs                   and ours with the ids; see epochs.go
 //	<store>/cut/                              ours: what was taken off the log
+//	<store>/haengine.aside                    ours: while all of it is, see aside.go
 //
 // # A segment
 //

@@ -34,6 +34,7 @@ const hintTailBytes = 4096
 type hint struct {
 	Flushed      int64    // a record's border; every byte below it is on the disk
 	Queued       int64    // a record's border; records below it are in the queues, on the disk
+	Confirmed    int64    // up to where puts are known to be complete on other nodes; at most Flushed
 	Timestamp    int64    // store time of the last record below Flushed or later, ms
 	SegmentBytes int64    // 0: not known
 	Start        int64    // where a log without a byte begins
@@ -61,6 +62,7 @@ func (h *hint) encode() []byte {
 	b.WriteString(hintHeader + "\n")
 	line("flushed", h.Flushed)
 	line("queued", h.Queued)
+	line("confirmed", h.Confirmed)
 	line("timestamp", h.Timestamp)
 	line("segment", h.SegmentBytes)
 	line("start", h.Start)
@@ -117,8 +119,8 @@ func decodeHint(data []byte) (*hint, error) {
 			return nil, fmt.Errorf("line %q: %w", lines.Text(), err)
 		}
 	}
-	if h.Flushed < 0 || h.Queued < 0 || h.TailBytes < 0 || h.TailBytes > min(h.Flushed, hintTailBytes) {
-		return nil, fmt.Errorf("flushed %d, queued %d, tail %d are out of range", h.Flushed, h.Queued, h.TailBytes)
+	if h.Flushed < 0 || h.Queued < 0 || h.Confirmed < 0 || h.Confirmed > h.Flushed || h.TailBytes < 0 || h.TailBytes > min(h.Flushed, hintTailBytes) {
+		return nil, fmt.Errorf("flushed %d, queued %d, confirmed %d, tail %d are out of range", h.Flushed, h.Queued, h.Confirmed, h.TailBytes)
 	}
 	return h, lines.Err()
 }
@@ -139,6 +141,8 @@ func (h *hint) set(name string, values []string) (err error) {
 		number(&h.Flushed, 0)
 	case "queued":
 		number(&h.Queued, 0)
+	case "confirmed":
+		number(&h.Confirmed, 0)
 	case "timestamp":
 		number(&h.Timestamp, 0)
 	case "segment":

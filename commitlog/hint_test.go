@@ -12,7 +12,7 @@ import (
 func TestHintIsReadAsItWasWritten(t *testing.T) {
 	for _, h := range []hint{
 		{CutTo: -1},
-		{Flushed: 1 << 40, Queued: 77, Timestamp: 1700000000000, SegmentBytes: 1 << 30, Created: true, Uncovered: true,
+		{Flushed: 1 << 40, Queued: 77, Confirmed: 1 << 39, Timestamp: 1700000000000, SegmentBytes: 1 << 30, Created: true, Uncovered: true,
 			TailBytes: 4096, TailCRC: 1<<32 - 1, Fingerprints: []string{"aa", "bb"}, CutTo: 5, CutFrom: 9, Start: 1 << 30},
 	} {
 		got, err := decodeHint(h.encode())
@@ -74,5 +74,49 @@ func TestReadOnlyFileSystemIsReadAndNotWritten(t *testing.T) {
 	l, err := OpenReadOnly(o)
 	must(t, err)
 	checkRecordsReadable(t, l, 50)
+	must(t, l.Close())
+}
+
+// What is known to be complete on other nodes is known after a clean stop and,
+// as far as it was noted, after a power cut; a log that was cut knows no more
+// than it holds.
+func TestConfirmedOffsetIsKept(t *testing.T) {
+	disk := NewTwin(1)
+	o := twinOptions(disk)
+	all := writeStore(t, o, 50, 1000)
+	l := mustOpen(t, o)
+	if got := l.Confirmed(); got != 0 {
+		t.Fatalf("confirmed %d of a log that was never told", got)
+	}
+	l.NoteConfirmed(all[30].EndOffset)
+	l.NoteConfirmed(all[20].EndOffset) // late
+	must(t, l.Close())
+
+	l = mustOpen(t, o)
+	if got := l.Confirmed(); got != all[30].EndOffset {
+		t.Errorf("confirmed %d after a clean stop, want %d", got, all[30].EndOffset)
+	}
+	l.NoteConfirmed(1 << 40)
+	if got := l.Confirmed(); got != l.EndOffset() {
+		t.Errorf("confirmed %d of a log that ends at %d", got, l.EndOffset())
+	}
+	l.keeper.look()
+	disk.Crash()
+	_ = l.Close()
+
+	l = mustOpen(t, o)
+	if got := l.Confirmed(); got != all[49].EndOffset {
+		t.Errorf("confirmed %d after a power cut, want %d", got, all[49].EndOffset)
+	}
+	if _, err := l.Truncate(all[10].EndOffset); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.Confirmed(); got != all[10].EndOffset {
+		t.Errorf("confirmed %d of a log that was cut to %d", got, all[10].EndOffset)
+	}
+	putRecords(t, l, 20)
+	if got := l.Confirmed(); got != all[10].EndOffset {
+		t.Errorf("confirmed %d after other records followed the cut at %d", got, all[10].EndOffset)
+	}
 	must(t, l.Close())
 }

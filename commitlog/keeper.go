@@ -180,7 +180,7 @@ func (k *keeper) fingerprintsLocked(next Checkpoint, due bool) ([]string, error)
 
 // same tells hints that say the same of the log.
 func (h *hint) same(o *hint) bool {
-	return h.Flushed == o.Flushed && h.Queued == o.Queued && h.Start == o.Start && h.Uncovered == o.Uncovered && h.CutTo == o.CutTo &&
+	return h.Flushed == o.Flushed && h.Queued == o.Queued && h.Confirmed == o.Confirmed && h.Start == o.Start && h.Uncovered == o.Uncovered && h.CutTo == o.CutTo &&
 		h.SegmentBytes == o.SegmentBytes && h.Queues.noted == o.Queues.noted && h.Queues.low == o.Queues.low
 }
 
@@ -194,6 +194,7 @@ func (k *keeper) hintLocked() (*hint, error) {
 	}
 	h.Flushed = max(h.Flushed, k.last.Flushed) // only a truncation takes it back, and sets last
 	h.Queued = min(k.queued, h.Flushed)
+	h.Confirmed = min(l.confirmed.Load(), h.Flushed)
 	if err := k.noteQueues(h); err != nil {
 		return nil, err
 	}

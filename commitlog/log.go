@@ -52,6 +52,7 @@ type Log struct {
 	_         cpu.CacheLinePad
 
 	flushed    atomic.Int64 // stored by the flusher, after the fdatasync
+	confirmed  atomic.Int64 // as NoteConfirmed was told, or the hint says
 	start      atomic.Int64 // where a log without a byte begins
 	failed     atomic.Pointer[troubleError]
 	troubled   chan struct{} // capacity 1: failed was set
@@ -131,6 +132,25 @@ func (l *Log) EndOffset() int64 { return l.end.Load() }
 // FlushedOffset is one past the last byte that is known to be on the disk
 // (flushedWhere).
 func (l *Log) FlushedOffset() int64 { return l.flushed.Load() }
+
+// NoteConfirmed tells up to where puts are known to be complete on other nodes.
+// It moves forward only, but for Truncate, and not past the log's end; as far as
+// it is durable here it is noted on the disk within a second or so. Any goroutine,
+// does not block.
+func (l *Log) NoteConfirmed(offset int64) {
+	offset = min(offset, l.end.Load())
+	for {
+		old := l.confirmed.Load()
+		if offset <= old || l.confirmed.CompareAndSwap(old, offset) {
+			return
+		}
+	}
+}
+
+// Confirmed is the highest offset that NoteConfirmed was told, in this opening
+// or in an earlier one that noted it: a log is not cut below without an
+// operator's word.
+func (l *Log) Confirmed() int64 { return l.confirmed.Load() }
 
 // DispatchedOffset is one past the last record that is in its consume queue
 // and, on a replica, was checked. It is a record's border.

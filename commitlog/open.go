@@ -27,7 +27,7 @@ func Open(o Options) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.disk.MkdirAll(l.dir); err != nil {
+	if err := l.disk.MkdirAll(l.root); err != nil {
 		return nil, fmt.Errorf("store %s cannot be written: %w", l.root, err)
 	}
 	if l.lock, err = lockStore(l.disk, l.root); err != nil {
@@ -36,7 +36,7 @@ func Open(o Options) (*Log, error) {
 		}
 		return nil, fmt.Errorf("store %s cannot be written: %w", l.root, err)
 	}
-	if err := l.open(); err != nil {
+	if err := l.openHeld(); err != nil {
 		l.letGo()
 		if l.queues != nil {
 			err = errors.Join(err, l.queues.close())
@@ -44,6 +44,21 @@ func Open(o Options) (*Log, error) {
 		return nil, errors.Join(err, l.lock.Close())
 	}
 	return l, nil
+}
+
+// openHeld opens a store whose lock is held.
+func (l *Log) openHeld() error {
+	into, half, err := l.finishAside()
+	if err != nil {
+		return fmt.Errorf("set the log of %s aside: %w", l.root, err)
+	}
+	if half {
+		l.logger().Warn("setting the log aside had been cut off; it is done now, and the store is empty", "dir", l.root, "kept", into)
+	}
+	if err := l.disk.MkdirAll(l.dir); err != nil {
+		return fmt.Errorf("store %s cannot be written: %w", l.root, err)
+	}
+	return l.open()
 }
 
 // OpenReadOnly opens a log without its lock and without writing anything:
@@ -65,6 +80,9 @@ const readOnlyTries = 5
 func openReadOnly(o Options) (*Log, error) {
 	l, err := newLog(o)
 	if err != nil {
+		return nil, err
+	}
+	if err := l.refuseHalfAside(); err != nil {
 		return nil, err
 	}
 	if _, err := l.disk.Stat(l.dir); err != nil {
@@ -309,6 +327,7 @@ func (l *Log) begin(r *recovery) error {
 	flushed := r.from // without a hint: RocketMQ has flushed what is before
 	if r.hint != nil {
 		flushed = min(r.hint.Flushed, r.end)
+		l.confirmed.Store(min(r.hint.Confirmed, r.end))
 		l.flusher.rewriteTo = r.end
 	}
 	flushed = max(flushed, l.MinOffset())

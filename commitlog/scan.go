@@ -187,6 +187,10 @@ func (s *scanner) partial(item Item, size int64) Item {
 			h := Header{PhysicalOffset: p}
 			return s.damage(item, recordError(b, s.at, KindPosition, &h))
 		}
+		longer := recordError(b, s.at, KindLengths, &Header{})
+		if s.resync(s.at+1, s.end) < s.end { // another one stands where it should go on
+			return s.damage(item, longer)
+		}
 	}
 	item.Kind, item.Size = ItemEnd, size
 	return item

@@ -163,11 +163,14 @@ func (l *Log) keepAside(from, to int64, r rangeReader) (string, error) {
 
 // cutPath makes a name that is not taken.
 func (l *Log) cutPath(from, to int64) (string, error) {
+	return l.cutPathOf(fmt.Sprintf("%d-%d-%s", from, to, l.opts.Now().UTC().Format("20060102T150405.000")))
+}
+
+func (l *Log) cutPathOf(name string) (string, error) {
 	dir := filepath.Join(l.root, cutDirectory)
 	if err := l.disk.MkdirAll(dir); err != nil {
 		return "", fmt.Errorf("keep aside what is cut: %w", err)
 	}
-	name := fmt.Sprintf("%d-%d-%s", from, to, l.opts.Now().UTC().Format("20060102T150405.000"))
 	path := filepath.Join(dir, name)
 	for n := 2; ; n++ {
 		if _, err := l.disk.Stat(path); errors.Is(err, fs.ErrNotExist) {

@@ -100,7 +100,7 @@ func (l *Log) cutLocked(to, end int64) error {
 	k := l.keeper
 	// From here on a crash is followed by the same cut.
 	noted := k.last
-	noted.Flushed, noted.Queued = min(noted.Flushed, to), min(noted.Queued, to)
+	noted.Flushed, noted.Queued, noted.Confirmed = min(noted.Flushed, to), min(noted.Queued, to), min(noted.Confirmed, to)
 	noted.CutTo, noted.CutFrom = to, end
 	if err := k.noteQueues(&noted); err != nil {
 		return err
@@ -161,6 +161,7 @@ func (l *Log) cutLocked(to, end int64) error {
 		return err
 	}
 	k.last = noted
+	l.confirmed.Store(min(l.confirmed.Load(), to))
 	return nil
 }
 

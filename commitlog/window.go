@@ -135,6 +135,8 @@ func (w *window) step(end int64) bool {
 		if reached = w.populateFrom(from, to); reached <= from {
 			return false
 		}
+	}
+	if w.starved.Load() {
 		w.starved.Store(false)
 	}
 	w.to.CompareAndSwap(old, reached) // somebody else may have been here
@@ -145,9 +147,10 @@ func (w *window) step(end int64) bool {
 // returns: none if their segment is not there. That populating fails, on an old
 // kernel or a full disk, is left to the write, which then faults and is guarded.
 func (w *window) populateFrom(from, to int64) int64 {
+	next := w.log.roller.peek() // before the list, which it moves to
 	s := w.log.list.Load().last()
 	if s == nil || from >= s.end() {
-		s = w.log.roller.peek()
+		s = next
 	}
 	if s == nil || s.base > from || s.end() <= from || to <= from || !s.acquire() {
 		return from

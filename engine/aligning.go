@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/haengine/haengine/commitlog"
@@ -79,8 +78,11 @@ func (s *slave) align(master transfer.Hello) (transfer.Hello, error) {
 	e := s.e
 	own := e.hello()
 	own.Log, own.Epochs = s.held(), *e.terms.Load()
-	keep, err := transfer.Align(own, master, s.e.onReplicas.Load())
+	keep, err := transfer.Align(own, master, s.log.Confirmed())
 	if err != nil {
+		return own, err
+	}
+	if err := s.verify(own, master, keep); err != nil {
 		return own, err
 	}
 	if keep < own.Log.End || transfer.Stale(own, master, keep) {
@@ -98,8 +100,9 @@ func (s *slave) align(master transfer.Hello) (transfer.Hello, error) {
 	return own, err
 }
 
-// beginAt chooses where an empty log begins: at the master's first byte, and
-// with the master's segment size unless one was given.
+// beginAt chooses where an empty log begins: at the master's first byte unless
+// another place was asked for, and with the master's segment size unless one was
+// given.
 func (s *slave) beginAt(own, master transfer.Hello) (transfer.Hello, error) {
 	if own.SegmentBytes != master.SegmentBytes {
 		if s.e.opts.SegmentBytes != 0 {
@@ -113,12 +116,15 @@ func (s *slave) beginAt(own, master transfer.Hello) (transfer.Hello, error) {
 			s.e.master.endAll(&transfer.RefusalError{Code: transfer.RefusedStopping, Text: "this node takes over its master's segment size"})
 		}
 	}
-	own.Start = master.Log.Min
+	var err error
+	if own.Start, err = s.e.opts.From.base(master.Log, master.SegmentBytes); err != nil {
+		return own, err
+	}
 	if err := s.log.StartAt(own.Start); err != nil {
 		return own, err
 	}
 	if own.Start > 0 {
-		s.e.opts.Logger.Warn("this copy begins after the log's first byte: the master does not hold what was before any more", "master", s.master, "min_offset", own.Start)
+		s.e.opts.Logger.Warn("this copy begins after the log's first byte", "master", s.master, "min_offset", own.Start, "master_min_offset", master.Log.Min, "from", s.e.opts.From.String())
 	}
 	s.e.loadTerms()
 	own.Log, own.Epochs = s.held(), *s.e.terms.Load()
@@ -132,6 +138,7 @@ func (s *slave) cut(to, end int64) error {
 		// None may go on over the cut: what it was sent is not what follows.
 		defer s.e.master.closeDoor(&transfer.RefusalError{Code: transfer.RefusedStopping, Text: fmt.Sprintf("this node's log is cut from %d to %d", end, to)})()
 	}
+	s.cuts.Add(1)
 	aside, err := s.log.Truncate(to)
 	if err != nil {
 		return fmt.Errorf("cut our log to offset %d, where the master's history leaves it: %w", to, err)
@@ -153,7 +160,7 @@ func (s *slave) heard(now time.Duration) {
 	s.confirmed.Store(source.Confirmed)
 	s.onReplicas.Store(source.OnReplicas)
 	if source.OnReplicas {
-		raise(&s.e.onReplicas, min(source.Confirmed, s.log.EndOffset()))
+		s.log.NoteConfirmed(min(source.Confirmed, s.log.EndOffset()))
 	}
 	s.shared.Lock()
 	s.shared.source = source
@@ -193,13 +200,6 @@ func lastOf(list []transfer.Epoch) transfer.Epoch {
 		return transfer.Epoch{}
 	}
 	return list[len(list)-1]
-}
-
-// raise stores a larger value.
-func raise(v *atomic.Int64, to int64) {
-	for old := v.Load(); to > old && !v.CompareAndSwap(old, to); old = v.Load() {
-		continue
-	}
 }
 
 // damaged is where damage was found in our log; -1: nowhere.

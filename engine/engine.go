@@ -38,6 +38,7 @@ type Engine struct {
 	quorum *transfer.Quorum
 	expiry *expiry
 	steady *steadyLog
+	vigil  *vigil
 
 	lease      atomic.Pointer[lease] // replaced with each epoch of a leased master; never nil
 	leaseTimer *reactor.Waker        // told when it has changed
@@ -48,18 +49,16 @@ type Engine struct {
 	// Settings that change while running.
 	inSyncReplicas, minInSync  atomic.Int32
 	slaveTimeout, flushTimeout atomic.Int64 // time.Duration
-	transferRate               atomic.Int64
+	paces                      paces
 
 	terms     atomic.Pointer[[]transfer.Epoch] // the log's epochs; replaced before a byte of a new one is in it
 	senders   atomic.Pointer[[]*host]          // loops that have replicas
 	confirmed atomic.Int64                     // highest confirmed offset of a master: it never goes back
-	// onReplicas is up to where puts are known to be complete on replicas: this
-	// log is never cut below. As a master's quorum reached it, or a master said.
-	onReplicas atomic.Int64
-	progress   notifier // told when the confirmed offset may have moved
-	events     events
+	progress  notifier                         // told when the confirmed offset may have moved
+	events    events
 
 	background sync.WaitGroup // work off the loops that uses the log
+	answering  sync.Mutex     // held by whoever computes checksums for a peer
 
 	futures sync.Pool
 
@@ -93,7 +92,7 @@ func Open(o Options) (*Engine, error) {
 	e.minInSync.Store(int32(o.MinInSyncReplicas))
 	e.slaveTimeout.Store(int64(o.SlaveTimeout))
 	e.flushTimeout.Store(int64(o.FlushTimeout))
-	e.transferRate.Store(o.TransferRate)
+	e.paces.init(o.pace())
 	e.senders.Store(new([]*host))
 	e.rings = newRings(o.RingSize)
 	e.quorum = transfer.NewQuorum()
@@ -130,12 +129,12 @@ func (e *Engine) open() error {
 		Retention: o.Retention, RetentionDisk: o.RetentionDisk, RetentionGiven: o.RetentionGiven,
 		Limits: commitlog.Limits{BodyBytes: o.MaxBody}, StoreHost: o.StoreHost, QueueFileBytes: o.QueueFile,
 		Logger: o.Logger, OnRecovery: o.OnRecovery, OnFsync: o.Metrics.Fsync,
-		OnFlushed: e.flushed, OnDispatched: e.dispatched, OnSegmentReady: e.segmentReady, OnTrouble: e.trouble,
+		OnFlushed: e.flushed, OnDispatched: e.dispatched, OnSegmentReady: e.segmentReady, OnTrouble: e.diskTrouble,
 	})
 	if err != nil {
 		return err
 	}
-	id, err := e.openIdentity()
+	id, err := e.openIdentity(e.log.EndOffset() > e.log.MinOffset())
 	if err != nil {
 		return err
 	}
@@ -156,8 +155,11 @@ func (e *Engine) open() error {
 		}
 	}
 	if o.Role == Slave {
-		return e.follow(o.Master)
+		if err := e.follow(o.Master); err != nil {
+			return err
+		}
 	}
+	e.vigil = newVigil(e)
 	return nil
 }
 
@@ -212,15 +214,20 @@ func (e *Engine) settlePuts(ctx context.Context) {
 	e.rings.close()
 }
 
-// enter counts a put that is about to append; leave ends it.
-func (e *Engine) enter() error {
+// enter counts a put that is about to append; leave ends it. It waits for a
+// change of the role that is under way, or for ctx.
+func (e *Engine) enter(ctx context.Context) error {
 	for gate := e.held.Load(); gate != nil; gate = e.held.Load() {
-		<-*gate
+		select {
+		case <-*gate:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	e.inflight.Add(1)
 	if e.held.Load() != nil { // closed after the look above
 		e.leave()
-		return e.enter()
+		return e.enter(ctx)
 	}
 	if e.closed.Load() {
 		e.leave()
@@ -300,15 +307,15 @@ func (e *Engine) segmentReady() {
 	}
 }
 
-// trouble is called by the log once, when damage or a failed fsync has made it
+// diskTrouble is called by the log once, when damage or a failed fsync has made it
 // read-only.
-func (e *Engine) trouble(err error) {
+func (e *Engine) diskTrouble(err error) {
 	e.rings.flush.Close(transfer.Failed) // for good: no later fsync is believed
 	e.opts.Logger.Error("the log is read-only from here; restart after looking at the disk", "error", err)
 	e.events.send(Event{Kind: DiskTrouble, Err: err})
 	e.events.send(Event{Kind: StateChanged, State: StateReadOnly, Err: err})
 	if s := e.slave.Load(); s != nil {
-		s.trouble(err)
+		s.diskTrouble(err)
 	}
 }
 
@@ -345,7 +352,7 @@ func (e *Engine) ConfirmedOffset() int64 {
 		return e.confirmed.Load()
 	}
 	if replicated {
-		raise(&e.onReplicas, offset)
+		e.log.NoteConfirmed(offset)
 	}
 	for {
 		old := e.confirmed.Load()
@@ -402,14 +409,6 @@ func (e *Engine) HAAddr() netip.AddrPort {
 		return netip.AddrPort{}
 	}
 	return e.master.listener.Addr()
-}
-
-// SetTransferRate changes the bytes a second sent to each replica; 0 is no limit.
-func (e *Engine) SetTransferRate(bytesPerSecond int64) {
-	e.transferRate.Store(max(bytesPerSecond, 0))
-	if e.master != nil {
-		e.master.setRate(max(bytesPerSecond, 0))
-	}
 }
 
 // SetInSyncReplicas changes the copies that synchronous puts wait for, 1 to 64.

@@ -19,11 +19,12 @@ const (
 	DiskTrouble                       // damage or a failed fsync; Err says which
 	RoleChanged                       // the node's role; Role holds it, Offset the log's end
 	LogCut                            // a slave's log was cut to Offset, where the master's history leaves it
+	LogDiffers                        // a comparison found that a slave's log is not its master's at Offset
 )
 
 var eventNames = names{
 	"replica-joined", "replica-left", "replica-in-sync", "replica-out-of-sync",
-	"state-changed", "master-changed", "disk-trouble", "role-changed", "log-cut",
+	"state-changed", "master-changed", "disk-trouble", "role-changed", "log-cut", "log-differs",
 }
 
 // String is the kind's name.

@@ -107,13 +107,14 @@ func TestHistoriesThatDoNotFitAreRefused(t *testing.T) {
 		name        string
 		prepare     func(t *testing.T, m *Engine, a, b string) // m serves a, and b is a copy; both are stopped afterwards
 		state, says string
+		cause       string
 	}{
 		{"an older master", func(t *testing.T, m *Engine, a, b string) {
 			shut(t, m)
 			next := openMaster(t, Options{Store: b})
 			puts(t, next, 2)
 			shut(t, next)
-		}, "refused", "older master"},
+		}, "refused", "older master", "behind"},
 		{"two masters in one epoch", func(t *testing.T, m *Engine, a, b string) {
 			shut(t, m)
 			for _, store := range []string{a, b} {
@@ -127,22 +128,22 @@ func TestHistoriesThatDoNotFitAreRefused(t *testing.T) {
 				puts(t, next, 2)
 				shut(t, next)
 			}
-		}, "diverged", "two masters wrote from offset"},
+		}, "diverged", "two masters wrote from offset", "diverged"},
 		{"an empty master", func(t *testing.T, m *Engine, a, b string) {
 			shut(t, m)
 			if err := os.RemoveAll(a); err != nil {
 				t.Fatal(err)
 			}
-		}, "refused", "the master's log is empty"},
+		}, "refused", "the master's log is empty", "behind"},
 		{"another cluster", func(t *testing.T, m *Engine, a, b string) {
 			shut(t, m)
 			setCluster(t, a, "green")
 			setCluster(t, b, "blue")
-		}, "refused", `"green"`},
+		}, "refused", `"green"`, "cluster"},
 		{"other bytes of the same length", func(t *testing.T, m *Engine, a, b string) {
 			shut(t, m)
 			spoil(t, b)
-		}, "diverged", "has other bytes than this master"},
+		}, "diverged", "has other bytes than this master", "diverged"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, b := t.TempDir(), t.TempDir()
@@ -163,6 +164,16 @@ func TestHistoriesThatDoNotFitAreRefused(t *testing.T) {
 			if s.log.EndOffset() != before || len(m.Status().Replicas) > 0 {
 				t.Errorf("the slave's log ends at %d, before at %d; the master counts %d replicas", s.log.EndOffset(), before, len(m.Status().Replicas))
 			}
+			if trouble := s.Status().Trouble; trouble == nil || trouble.Cause != c.cause || !strings.Contains(trouble.Reason, c.says) {
+				t.Errorf("trouble %+v, want %s", trouble, c.cause)
+			}
+			if s.Ready() == nil {
+				t.Error("the slave says that it is ready")
+			}
+			eventually(t, "the master tells who left, and why", func() bool {
+				left := m.Status().Departed
+				return len(left) == 1 && strings.Contains(left[0].Reason, c.says)
+			})
 		})
 	}
 }

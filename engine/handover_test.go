@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -103,34 +104,46 @@ func TestACutReachesTheWholeChain(t *testing.T) {
 	}
 }
 
-// What puts were complete on replicas is not cut by whoever holds it, also after
-// it has followed another master.
+// What puts were complete on replicas is not cut by whoever holds it, master or
+// slave, also after it has followed another master or was restarted.
 func TestWhatIsConfirmedIsNotCut(t *testing.T) {
-	m := openMaster(t, Options{Role: SyncMaster})
-	s := openSlave(t, m, Options{})
-	lagging := open(t, Options{Role: AsyncMaster, HAListen: "127.0.0.1:0"})
-	waitReplicas(t, m, 1)
-	puts(t, m, 5)
-	m.ConfirmedOffset()
-	follow(t, m, s)
-	mustPut(t, m, message("t", 0, "tells the slave what is complete"))
-	eventually(t, "the slave knows", func() bool { return s.onReplicas.Load() > 0 })
-	for range 3 {
-		if _, err := lagging.Promote(context20(t), PromoteOptions{Role: AsyncMaster, NewEpoch: true}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	puts(t, lagging, 1)
-	end := s.log.EndOffset()
-	if _, err := s.Follow(context20(t), lagging.HAAddr().String()); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the slave refuses", func() bool {
-		st := s.Status().Master
-		return st.State == "diverged" || st.State == "refused"
-	})
-	if s.log.EndOffset() != end {
-		t.Errorf("cut from %d to %d", end, s.log.EndOffset())
+	for _, restart := range []bool{false, true} {
+		t.Run(fmt.Sprintf("restarted %v", restart), func(t *testing.T) {
+			a, b := t.TempDir(), t.TempDir()
+			m := openMaster(t, Options{Store: a, Role: SyncMaster})
+			s := openSlave(t, m, Options{Store: b})
+			lagging := openMaster(t, Options{})
+			waitReplicas(t, m, 1)
+			puts(t, m, 5)
+			m.ConfirmedOffset()
+			follow(t, m, s)
+			mustPut(t, m, message("t", 0, "tells the slave what is complete"))
+			eventually(t, "the slave knows", func() bool { return s.log.Confirmed() > 0 })
+			for range 3 {
+				if _, err := lagging.Promote(context20(t), PromoteOptions{Role: AsyncMaster, NewEpoch: true}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			puts(t, lagging, 1)
+			if restart {
+				shut(t, s)
+				shut(t, m)
+				s, m = openSlave(t, lagging, Options{Store: b}), openSlave(t, lagging, Options{Store: a})
+			}
+			for _, node := range []*Engine{s, m} {
+				end := node.log.EndOffset()
+				if _, err := node.Follow(context20(t), lagging.HAAddr().String()); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "the node refuses", func() bool {
+					trouble := node.Status().Trouble
+					return trouble != nil && (trouble.Cause == "diverged" || trouble.Cause == "behind")
+				})
+				if node.log.EndOffset() != end {
+					t.Errorf("cut from %d to %d", end, node.log.EndOffset())
+				}
+			}
+		})
 	}
 }
 

@@ -149,6 +149,13 @@ func sameLog(t testing.TB, a, b *Engine) {
 	if bf, bt := b.log.MinOffset(), b.log.EndOffset(); bf != from || bt != to {
 		t.Fatalf("ranges differ: [%d, %d) and [%d, %d)", from, to, bf, bt)
 	}
+	sameBytes(t, a, b, from, to)
+}
+
+// sameBytes fails unless both logs hold the same bytes from one offset to
+// another.
+func sameBytes(t testing.TB, a, b *Engine, from, to int64) {
+	t.Helper()
 	x, y := make([]byte, 1<<16), make([]byte, 1<<16)
 	for at := from; at < to; {
 		n, err := a.log.ReadAt(x, at)

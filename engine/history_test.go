@@ -283,5 +283,4 @@ func cutTo(t *testing.T, n *Engine, to int64) {
 		t.Fatal(err)
 	}
 	n.confirmed.Store(min(n.confirmed.Load(), to))
-	n.onReplicas.Store(min(n.onReplicas.Load(), to))
 }

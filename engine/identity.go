@@ -27,6 +27,9 @@ type identity struct {
 	ClusterID string // empty: of none yet
 	ReplicaID string
 	Term      string // id of the term that this store began as a master, in hex; empty: none
+	// Unverified tells that the log came from elsewhere and was not yet compared
+	// with a master's.
+	Unverified bool
 }
 
 // Errors of the identity file.
@@ -60,12 +63,14 @@ func idMistake(id string) string {
 
 // openIdentity reads the store's identity, or makes one at its first open. A
 // store whose file was made in another directory is a copy and gets a replica
-// id of its own: two replicas with one id would count as one. The log must be
-// open, so that nobody else is at the file.
+// id of its own: two replicas with one id would count as one. holdsLog tells
+// that the store has a log already: if that came from elsewhere, it is compared
+// before it follows a master. The log must be open, so that nobody else is at
+// the file.
 //
 // It returns ErrIdentity for a damaged file, ErrOtherCluster, or the disk's
 // error; then the file is as it was.
-func (e *Engine) openIdentity() (identity, error) {
+func (e *Engine) openIdentity(holdsLog bool) (identity, error) {
 	disk := e.disk()
 	path := filepath.Join(e.opts.Store, identityFile)
 	was, err := readIdentity(disk, path)
@@ -84,6 +89,9 @@ func (e *Engine) openIdentity() (identity, error) {
 	copied := was.ReplicaID != "" && e.opts.ReplicaID == "" && is.mark.Differs(was.mark)
 	if is.mark.Differs(was.mark) {
 		is.Term = "" // the term is the other store's
+	}
+	if (was.ReplicaID == "" || is.mark.Differs(was.mark)) && holdsLog {
+		is.Unverified = true
 	}
 	if is.ReplicaID = cmp.Or(e.opts.ReplicaID, was.ReplicaID); is.ReplicaID == "" || copied {
 		is.ReplicaID = rand.Text()
@@ -105,6 +113,19 @@ func (e *Engine) openIdentity() (identity, error) {
 			"store", e.opts.Store, "copy_of", was.ReplicaID, "replica_id", is.ReplicaID)
 	}
 	return is.identity, nil
+}
+
+// StoreIdentity is who a store says that it is.
+type StoreIdentity struct {
+	ClusterID string // empty: of none yet
+	ReplicaID string // empty: it has never been opened by a node
+}
+
+// ReadIdentity reads a store's identity, beside a running node or not. It
+// returns ErrIdentity for a damaged file.
+func ReadIdentity(store string) (StoreIdentity, error) {
+	n, err := readIdentity(commitlog.OSDisk(), filepath.Join(store, identityFile))
+	return StoreIdentity{ClusterID: n.ClusterID, ReplicaID: n.ReplicaID}, err
 }
 
 // identityNow is who this node is. Any goroutine.
@@ -184,6 +205,9 @@ func readIdentity(disk commitlog.Disk, path string) (identityNote, error) {
 	if n.ReplicaID == "" {
 		return bad("replica_id is missing or empty")
 	}
+	if text, ok := n.other["unverified"]; ok && json.Unmarshal(text, &n.Unverified) != nil {
+		return bad("unverified is %s, want true or false", text)
+	}
 	if text, ok := n.other["mark"]; ok && json.Unmarshal(text, &n.mark) != nil {
 		n.mark = commitlog.Mark{} // one that cannot be read says nothing
 	}
@@ -197,6 +221,10 @@ func (n identityNote) write(disk commitlog.Disk, path string) error {
 		fields[name] = text
 	}
 	fields["cluster_id"], fields["replica_id"] = n.ClusterID, n.ReplicaID
+	delete(fields, "unverified")
+	if n.Unverified {
+		fields["unverified"] = true
+	}
 	delete(fields, "term")
 	if n.Term != "" {
 		fields["term"] = n.Term

@@ -19,7 +19,7 @@ func identityOn(t *testing.T, disk commitlog.Disk, store string, o Options) (ide
 	o.Disk, o.Store = disk, store
 	logger, text := newTestLog(t, store)
 	o.Logger = logger
-	id, err := (&Engine{opts: o}).openIdentity()
+	id, err := (&Engine{opts: o}).openIdentity(false)
 	return id, text.String(), err
 }
 

@@ -29,8 +29,8 @@ func renew(t *testing.T, m *Engine, lasts time.Duration) {
 	}
 }
 
-// replicaOf is a raw replica that holds the whole log and says no more.
-func replicaOf(t *testing.T, m *Engine) *rawPeer {
+// silentReplica is a raw replica that holds the whole log and says no more.
+func silentReplica(t *testing.T, m *Engine) *rawPeer {
 	t.Helper()
 	if m.log.EndOffset() == 0 {
 		_, _ = m.Put(context20(t), message("t", 0, "makes a log"))
@@ -96,7 +96,7 @@ func mustBeFenced(t *testing.T, m *Engine, waiting []*Future) {
 func TestALeaseThatEndsEndsTheWaits(t *testing.T) {
 	const lasts = 300 * time.Millisecond
 	m := leased(t, Options{Role: SyncMaster}, time.Hour)
-	p := replicaOf(t, m)
+	p := silentReplica(t, m)
 	waiting := putsThatWait(t, m, 8)
 	again, err := m.Promote(context20(t), PromoteOptions{Role: SyncMaster, Epoch: 7})
 	if err != nil || again.Epoch != 7 {
@@ -108,7 +108,7 @@ func TestALeaseThatEndsEndsTheWaits(t *testing.T) {
 		}
 	}
 	p.closedByPeer()
-	p = replicaOf(t, m)
+	p = silentReplica(t, m)
 	renew(t, m, lasts)
 	began := time.Now()
 	waiting = putsThatWait(t, m, 8)
@@ -124,7 +124,7 @@ func TestALeaseThatEndsEndsTheWaits(t *testing.T) {
 func TestAnAcknowledgementThatIsReadAfterTheLeaseConfirmsNothing(t *testing.T) {
 	const lasts = 200 * time.Millisecond
 	m := leased(t, Options{Role: SyncMaster}, lasts)
-	p := replicaOf(t, m)
+	p := silentReplica(t, m)
 	confirmed := m.ConfirmedOffset()
 	waiting := putsThatWait(t, m, 8)
 	p.readUntil(confirmed, m.log.EndOffset())
@@ -144,7 +144,7 @@ func TestAnAcknowledgementThatIsReadAfterTheLeaseConfirmsNothing(t *testing.T) {
 // lease: Wait and Pull ask the clock.
 func TestAResultThatIsCollectedAfterTheLeaseIsNotConfirmed(t *testing.T) {
 	m := leased(t, Options{Role: SyncMaster}, time.Hour)
-	p := replicaOf(t, m)
+	p := silentReplica(t, m)
 	held := m.log.EndOffset()
 	pulled := m.NewCompletions(1)
 	if err := pulled.TryPut(message("t", 0, "x"), 1); err != nil {
@@ -215,7 +215,7 @@ func TestALeaseThatEndsIsNoticedInEveryState(t *testing.T) {
 	})
 	t.Run("waiting for room", func(t *testing.T) {
 		m := leased(t, Options{Role: SyncMaster, RingSize: 2}, 2*lasts)
-		replicaOf(t, m)
+		silentReplica(t, m)
 		waiting := putsThatWait(t, m, 2)
 		end := m.log.EndOffset()
 		_, err := m.Put(context20(t), message("t", 0, "x"))
@@ -318,7 +318,7 @@ func TestLeasesAreRenewedInTheirEpochOnly(t *testing.T) {
 // have been cut meanwhile.
 func TestAPutOfALeaseThatWasGivenUpIsNotConfirmedInTheNext(t *testing.T) {
 	m := leased(t, Options{Role: SyncMaster}, time.Hour)
-	p := replicaOf(t, m)
+	p := silentReplica(t, m)
 	f := putsThatWait(t, m, 1)[0]
 	end := m.log.EndOffset()
 	p.readUntil(f.result.Offset, end)

@@ -25,7 +25,8 @@ type master struct {
 	listener *reactor.Listener
 	hosts    []*host // one for each loop
 	review   *reactor.Timer
-	warned   bool        // of long topics; the review's
+	warned   bool // of long topics; the review's
+	departed departures
 	closed   atomic.Bool // connections are not taken
 
 	mu struct {
@@ -125,6 +126,7 @@ func (m *master) countConnection(h *host, delta int) {
 }
 
 func (m *master) joined(r *replica) {
+	m.departed.forget(r)
 	m.mu.Lock()
 	m.mu.replicas[r] = struct{}{}
 	m.mu.Unlock()
@@ -182,12 +184,18 @@ func (m *master) keep() {
 	m.e.log.SetKeep(keep)
 }
 
-func (m *master) setRate(bytesPerSecond int64) {
+// repace gives all replicas the pace that is set for them now.
+func (m *master) repace() {
 	for _, h := range m.hosts {
 		h.loop.Post(func() {
 			for _, r := range slices.Clone(h.replicas) {
-				r.session.SetRate(bytesPerSecond)
-				r.send(h.loop.Now())
+				if r.member == nil {
+					continue // it gets its pace when it joins
+				}
+				r.session.SetPace(transfer.Pace(m.e.paces.of(r.identity)))
+				if !r.blocked {
+					r.send(h.loop.Now())
+				}
 			}
 		})
 	}
@@ -229,6 +237,7 @@ func (h *host) attach(c *reactor.Conn) reactor.Handler {
 	var hello *transfer.Hello
 	if e.opts.Wire == WireAuto {
 		own := e.hello()
+		own.Questions = transfer.QuestionLimits{Sums: transfer.QuestionSumsMax, Bytes: transfer.QuestionBytesMax}
 		hello = &own
 	}
 	r.session = transfer.NewSession(transfer.SessionConfig{
@@ -237,7 +246,6 @@ func (h *host) attach(c *reactor.Conn) reactor.Handler {
 		FrameBytesMax: int32(e.opts.FrameBytes), SegmentBytes: e.log.SegmentBytes(),
 		HistoryFirst: e.opts.PlainHistory == HistoryFirst,
 		Heartbeat:    e.opts.Heartbeat, Housekeeping: e.opts.Housekeeping,
-		Rate: e.transferRate.Load(),
 	}, h.loop.Now())
 	r.timer = h.loop.NewTimer(r.due)
 	r.index = len(h.replicas)

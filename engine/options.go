@@ -42,6 +42,7 @@ type Options struct {
 	Wire          WireMode
 	PlainIdentity PlainIdentity
 	PlainHistory  PlainHistory
+	From          From   // slave: where the log begins while it is empty; zero: the master's first byte
 	ClusterID     string // at most 255 bytes of UTF-8 without control characters, as ReplicaID; empty: the store's own
 	ReplicaID     string // empty: the store's own
 
@@ -53,7 +54,8 @@ type Options struct {
 	FrameBytes       int    // body bytes of a frame at most; 0: 32 KiB to a plain replica, 1 MiB to a haengine one (haTransferBatchSize)
 	SendfileMinBytes int    // frames with at least this body go by sendfile, smaller ones by writev; 0: 16 KiB
 	RingSize         int    // puts that may wait at once, for each kind of wait; 0: 65536
-	TransferRate     int64  // bytes a second to each replica; 0: no limit (maxHaTransferByteInSecond)
+	TransferRate     int64  // bytes a second to each replica, whatever they are; 0: no limit (maxHaTransferByteInSecond)
+	CatchUpRate      int64  // bytes a second to a replica that is far behind, see Pace; 0: TransferRate only
 	Spin             time.Duration
 
 	NoPreallocate bool  // leave segment files sparse
@@ -66,13 +68,17 @@ type Options struct {
 	Heartbeat     time.Duration // 0: 5 s (haSendHeartbeatInterval)
 	Housekeeping  time.Duration // 0: 20 s (haHousekeepingInterval)
 
+	CompareInterval time.Duration // a slave compares its log with its haengine master's so often; 0: never
+	CompareRate     int64         // bytes a second of that; 0: no limit
+
 	StoreHost  commitlog.Host // written into records as storeHost; zero: 127.0.0.1|10911
 	MaxBody    int            // bytes of a message's body at most; 0: 4 MiB (maxMessageSize)
 	Logger     *slog.Logger   // nil: slog.Default()
 	Disk       commitlog.Disk // nil: the operating system's
 	Metrics    Metrics        // nil: none
 	OnRecovery func(done, total int64)
-	QueueFile  int64 // bytes of a new consume queue file; 0: 6,000,000 (mappedFileSizeConsumeQueue)
+	Remedy     func(Status) string // what somebody can do about Status.Trouble, as a command; nil: nothing is said
+	QueueFile  int64               // bytes of a new consume queue file; 0: 6,000,000 (mappedFileSizeConsumeQueue)
 }
 
 // Metrics takes what a node counts. Methods are called from producers, loops
@@ -176,6 +182,9 @@ func (o Options) Validate() error {
 	case o.Role != Slave && o.Master != "":
 		bad("master %s is given, but the role is %v", o.Master, o.Role)
 	}
+	if o.From < FromLastSegment {
+		bad("from is %d, want first, last-segment or an offset", int64(o.From))
+	}
 	address := func(name, a string) {
 		if a == "" {
 			return
@@ -223,6 +232,15 @@ func (o Options) Validate() error {
 	between("ring-size", int64(o.RingSize), 2, 1<<24)
 	if o.TransferRate < 0 {
 		bad("transfer-rate is %d, want 0 (no limit) or more", o.TransferRate)
+	}
+	if o.CatchUpRate < 0 {
+		bad("catchup-rate is %d, want 0 (no limit of its own) or more", o.CatchUpRate)
+	}
+	if o.CompareInterval < 0 {
+		bad("compare-interval is %v, want 0 (never) or more", o.CompareInterval)
+	}
+	if o.CompareRate < 0 {
+		bad("compare-rate is %d, want 0 (no limit) or more", o.CompareRate)
 	}
 	positive("flush-interval", o.FlushInterval)
 	between("flush-pages", int64(o.FlushPages), 0, 1<<20)

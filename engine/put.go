@@ -139,7 +139,7 @@ func (f *Future) finishOne() {
 // start takes a put up to the end of its append. An error means that nothing
 // was written and nothing waits.
 func (e *Engine) start(ctx context.Context, f *Future, m *Message, batch []*Message, mayBlock bool) error {
-	if err := e.enter(); err != nil {
+	if err := e.enter(ctx); err != nil {
 		return err
 	}
 	defer e.leave()

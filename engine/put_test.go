@@ -32,7 +32,7 @@ func TestPendingPutsEndAtTheirOwnDeadlinesNotTheirSum(t *testing.T) {
 	for i := range puts {
 		go func() {
 			start := time.Now()
-			r, _ := m.Put(context.Background(), message("t", 0, strings.Repeat("x", 1<<(i%23)))) // 1 byte to 4 MiB
+			r, _ := m.Put(context.Background(), message("t", 0, strings.Repeat("x", 1<<(i%23))))               // 1 byte to 4 MiB
 			if took := time.Since(start); r.Status != PutFlushSlaveTimeout || took < limit || took > 4*limit { // the sum is 100 of them
 				ended <- fmt.Errorf("put %d: %v after %v", i, r.Status, took)
 				return

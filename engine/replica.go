@@ -39,13 +39,14 @@ type replica struct {
 	proved   bool          // its acknowledgements may end waits; see counts
 	identity string        // of whom it is a connection; set when it joins
 	extended bool          // it speaks the extended protocol; set when it joins
-	proving  bool          // its tail is being compared
+	proving  bool          // its tail is being compared, or its question answered
 	over     bool          // the connection is closed
 
 	out     outgoing
 	blocked bool // the socket is full, or this turn's share is used up
 
 	inSync      atomic.Bool // stored by the loop and the review; read by status
+	catchingUp  atomic.Bool // stored by the loop; read by status
 	acked       atomic.Int64
 	flushed     atomic.Int64 // -1: it does not say
 	damaged     atomic.Int64 // -1: nothing is
@@ -96,6 +97,8 @@ func (r *replica) Readable(c *reactor.Conn) {
 	}
 	if from, to, ok := r.session.Unproved(); ok {
 		r.prove(from, to)
+	} else if q, ok := r.session.Question(); ok {
+		r.answer(q)
 	}
 	switch {
 	case !r.reported(now) || r.blocked:
@@ -126,8 +129,9 @@ func (r *replica) leave(err error) {
 	r.out.finish()
 	r.timer.Stop()
 	r.host.detach(r)
+	r.host.m.departed.note(r, err)
 	if r.member == nil {
-		r.e.steady.warn("peer-refused", "HA connection ended before a valid first report", "peer", r.address.String(), "reason", sentence(err))
+		r.farewell(err)
 		return
 	}
 	r.e.quorum.Leave(r.member)
@@ -215,6 +219,7 @@ func (r *replica) join(acked int64, now time.Duration) error {
 	r.acked.Store(acked)
 	r.flushed.Store(flushed)
 	r.caughtUp.Store(int64(now))
+	r.session.SetPace(transfer.Pace(r.e.paces.of(r.identity)))
 	member.Ack(0, min(flushed, 0))
 	if r.counts(acked, now) {
 		member.Ack(acked, flushed)
@@ -282,6 +287,7 @@ func (r *replica) send(now time.Duration) {
 			break
 		}
 	}
+	r.catchingUp.Store(r.session.CatchingUp())
 	r.conn.WantWrite(r.blocked)
 	r.rearm()
 }
@@ -396,6 +402,7 @@ func (r *replica) status(end int64) ReplicaStatus {
 	s := ReplicaStatus{
 		Address: r.address.String(), ReplicaID: r.identity, Mode: r.mode(),
 		AckedOffset: acked, LagBytes: max(end-acked, 0), BytesPerSecond: r.rate.perSecond(reactor.Now()),
+		Phase: r.phase(), Pace: r.e.paces.of(r.identity),
 	}
 	if flushed := r.flushed.Load(); flushed >= 0 {
 		s.FlushedOffset = &flushed

@@ -187,7 +187,7 @@ func (e *Engine) follow(address string) error {
 	s := newSlave(e, address)
 	e.slave.Store(s)
 	if err := e.log.Writable(); err != nil {
-		s.trouble(err) // met before there was a slave to tell
+		s.diskTrouble(err) // met before there was a slave to tell
 	}
 	s.start()
 	return nil

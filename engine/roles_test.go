@@ -175,3 +175,27 @@ func TestPromotionCutsHalfARecord(t *testing.T) {
 		t.Errorf("status %+v", got)
 	}
 }
+
+// A put that meets a change of the role waits for it, and no longer than its own
+// context.
+func TestAPutWaitsForAChangeOfTheRole(t *testing.T) {
+	m := openMaster(t, Options{})
+	release, err := m.holdPuts(context20(t), func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if r, err := m.Put(ctx, message("t", 0, "gives up")); r.Appended() || !errors.Is(err, context.Canceled) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := m.Put(context.Background(), message("t", 0, "waits"))
+		ended <- err
+	}()
+	release()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

@@ -42,6 +42,7 @@ var reasons = []string{reasonConnect, reasonLost, reasonSilence, reasonRefused, 
 type slave struct {
 	e        *Engine
 	master   string // HOST:PORT; never changes
+	address  string // that the connection goes to; stored before work off the loop begins
 	log      *commitlog.Log
 	loop     *reactor.Loop
 	follower *transfer.Follower
@@ -74,8 +75,11 @@ type slave struct {
 
 	context context.Context // of name look-ups, as cancel; neither changes
 	cancel  context.CancelFunc
-	lookups sync.WaitGroup // any goroutine; and the work that pauseFor began
-	ended   chan struct{}  // closed when the connection is over after stop
+	lookups sync.WaitGroup // any goroutine; and the work that pauseFor began, and the comparison
+
+	comparing comparing
+	cuts      atomic.Int64  // how often our log was cut
+	ended     chan struct{} // closed when the connection is over after stop
 
 	broken error // the log's trouble: no further connection
 	over   bool
@@ -87,6 +91,7 @@ type slave struct {
 		state     string
 		address   string
 		lastError string
+		trouble   *Trouble // of this state; never edited
 	}
 }
 
@@ -98,7 +103,7 @@ func newSlave(e *Engine, master string) *slave {
 		compare: make([]byte, overlapBytes), own: make([]byte, overlapBytes),
 		follower: transfer.NewFollower(transfer.FollowerConfig{
 			SegmentBytes: e.log.SegmentBytes(), Heartbeat: e.opts.Heartbeat, Housekeeping: e.opts.Housekeeping,
-			OverlapBytes: overlapBytes, FrameBytesLimit: frameBytesLimit,
+			OverlapBytes: overlapBytes, FrameBytesLimit: frameBytesLimit, LastSegment: e.opts.From == FromLastSegment,
 			Extended: e.opts.Wire == WireAuto,
 		}),
 	}
@@ -115,7 +120,13 @@ func newSlave(e *Engine, master string) *slave {
 	return s
 }
 
-func (s *slave) start() { s.loop.Post(s.dial) }
+func (s *slave) start() {
+	s.loop.Post(s.dial)
+	if s.e.opts.CompareInterval > 0 {
+		s.lookups.Add(1)
+		go s.compareAgain()
+	}
+}
 
 // stop ends the connection and waits until the loop has let go of the log.
 func (s *slave) stop() {
@@ -146,21 +157,28 @@ func (s *slave) flushed() {
 }
 func (s *slave) segmentReady() { s.ready.Wake() }
 
-// trouble ends replication: what this log holds from here on cannot be trusted.
+// diskTrouble ends replication: what this log holds from here on cannot be trusted.
 // Any goroutine.
-func (s *slave) trouble(err error) {
+func (s *slave) diskTrouble(err error) {
 	s.loop.Post(func() {
 		s.broken = err
 		if s.conn != nil {
 			s.refuse(&transfer.RefusalError{Code: transfer.RefusedDamaged, Text: err.Error()})
 		} else {
-			s.note(transfer.FollowerStalled.String(), err)
+			s.noteBroken()
 		}
 	})
 }
 
+// held is what our log holds. One without a place stands where it was told to
+// begin.
 func (s *slave) held() transfer.Range {
-	return transfer.Range{Min: s.log.MinOffset(), End: s.log.EndOffset()}
+	r := transfer.Range{Min: s.log.MinOffset(), End: s.log.EndOffset()}
+	if from := s.e.opts.From; r.End == 0 && from > 0 {
+		r.Min = from.segment(s.log.SegmentBytes())
+		r.End = r.Min
+	}
+	return r
 }
 
 // acknowledged is what the slave reports to have received: all it holds, or with
@@ -263,7 +281,8 @@ func (s *slave) connected(c *reactor.Conn) {
 	now := s.loop.Now()
 	s.conn, s.paused, s.preparing, s.grown, s.out = c, false, false, false, nil
 	s.armed = never
-	s.follower.SetPeer(c.RemoteAddr().String(), len(*s.e.terms.Load()) > 0)
+	s.address = c.RemoteAddr().String()
+	s.follower.SetPeer(s.address, len(*s.e.terms.Load()) > 0)
 	first := s.follower.Begin(s.held(), now)
 	s.writeReport(first, now)
 	s.noteState()
@@ -336,7 +355,7 @@ func (s *slave) Closed(_ *reactor.Conn, err error) {
 	}
 	if s.broken != nil {
 		s.e.opts.Metrics.Reconnect(reasonLogTrouble)
-		s.note(transfer.FollowerStalled.String(), s.broken)
+		s.noteBroken()
 		return
 	}
 	s.lost(err, s.lossReason(err))
@@ -376,7 +395,7 @@ func (s *slave) lost(err error, reason string) {
 	s.e.opts.Metrics.Reconnect(reason)
 	s.e.steady.warn("master-"+reason, "connection to the master ended; it is tried again",
 		"master", s.master, "state", s.follower.State().String(), "reason", sentence(err), "end_offset", s.log.EndOffset())
-	s.note(s.follower.State().String(), err)
+	s.note(s.follower.State(), refusal, err)
 	s.armed = s.loop.Now() + wait()
 	s.timer.ResetAt(s.armed)
 }

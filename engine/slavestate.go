@@ -15,27 +15,39 @@ func (s *slave) noteState() {
 	}
 	if state == transfer.FollowerTransferring {
 		s.e.steady.info("following", "following the master", "master", s.master, "end_offset", s.log.EndOffset())
-		s.note(state.String(), nil)
+		s.note(state, nil, nil)
 		return
 	}
-	err := errors.New(s.follower.Reason())
-	if state == transfer.FollowerStalled {
-		s.e.steady.warn("master-stalled", "replication is stalled", "master", s.master, "reason", err.Error())
-	}
-	s.note(state.String(), err)
+	s.note(state, nil, errors.New(s.follower.Reason()))
 }
 
-func (s *slave) note(state string, err error) {
+// note publishes a state. What it means to an operator stands until the state
+// changes or a refusal says more: a later error may only be that the master
+// cannot be reached.
+func (s *slave) note(state transfer.FollowerState, refusal *transfer.RefusalError, err error) {
 	s.shared.Lock()
-	changed := s.shared.state != state
-	s.shared.state = state
+	changed := s.shared.state != state.String()
+	s.shared.state = state.String()
 	if err != nil {
 		s.shared.lastError = sentence(err)
 	}
+	if changed || refusal != nil {
+		s.shared.trouble = nil
+		if cause := causeOf(state, refusal); cause != "" {
+			s.shared.trouble = &Trouble{Cause: cause, Reason: sentence(err)}
+		}
+	}
 	s.shared.Unlock()
 	if changed {
-		s.e.events.send(Event{Kind: MasterChanged, Master: state, Offset: s.log.EndOffset(), Err: err})
+		s.e.events.send(Event{Kind: MasterChanged, Master: state.String(), Offset: s.log.EndOffset(), Err: err})
 	}
+}
+
+// noteBroken shows that the log's trouble has ended replication.
+func (s *slave) noteBroken() {
+	refusal := &transfer.RefusalError{Code: transfer.RefusedDamaged}
+	errors.As(s.broken, &refusal)
+	s.note(s.brokenState(), refusal, s.broken)
 }
 
 // status describes the master as seen from here. Any goroutine.

@@ -29,9 +29,18 @@ func (e *Engine) Status() Status {
 		}
 		sort.Slice(s.Replicas, func(i, k int) bool { return s.Replicas[i].Address < s.Replicas[k].Address })
 	}
+	if e.master != nil {
+		s.Departed = e.master.departed.list()
+	}
 	if slave := e.slave.Load(); slave != nil {
 		m := slave.status()
 		s.Master = &m
+		if e.opts.CompareInterval > 0 {
+			s.Comparison = slave.comparing.now()
+		}
+	}
+	if s.Trouble = e.trouble(&s); s.Trouble != nil && e.opts.Remedy != nil {
+		s.Trouble.Remedy = e.opts.Remedy(s)
 	}
 	return s
 }

@@ -38,6 +38,7 @@ const silencesBelieved = 3
 type extension struct {
 	payload payload // of a message that is not whole yet
 	kind    unitKind
+	inquiry inquiry
 	gaveUp  bool   // it was asked in vain; remembered once a plain frame shows that it works
 	hello   Hello  // the master's
 	source  Source // of its last frame
@@ -124,6 +125,9 @@ func (f *Follower) unit(b []byte, log Range, now time.Duration) error {
 		if h.kind == unitHello && f.dialect != dialectAsking {
 			return f.refused(refuse(RefusedProtocol, "the master sent a second hello"))
 		}
+		if h.kind == unitSums && !f.inquiry.open {
+			return f.refused(refuse(RefusedProtocol, "the master answered what it was not asked"))
+		}
 		f.kind = h.kind
 		f.payload.expect(int(h.Bytes))
 		return nil
@@ -163,8 +167,14 @@ func (f *Follower) follows(e Epoch) error {
 func (f *Follower) message() error {
 	b := f.payload.bytes
 	f.payload = payload{}
-	if f.kind == unitRefusal {
+	switch f.kind {
+	case unitRefusal:
 		return f.refused(parseRefusal(b))
+	case unitSums:
+		if err := f.inquiry.take(b); err != nil {
+			return f.refused(err)
+		}
+		return nil
 	}
 	h, err := ParseHello(b)
 	if err != nil {
@@ -203,7 +213,7 @@ func (f *Follower) Greeting() (Hello, bool) { return f.hello, f.dialect == diale
 // says of itself after whatever Align wanted cut is gone: frames follow from
 // own.Start on.
 func (f *Follower) Answer(own Hello, now time.Duration) []byte {
-	invariant.Check(f.dialect == dialectGreeted, "a hello is answered once")
+	invariant.Check(f.dialect == dialectGreeted && !f.inquiry.open, "a hello is answered once, and not while a question is open")
 	f.dialect = dialectExtended
 	f.empty = own.Log.Empty() && own.Log.End == 0
 	f.last = Epoch{}

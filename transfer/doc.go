@@ -38,19 +38,25 @@
 // Two haengine nodes agree on an extended protocol: the slave's first report is
 // -1, the master answers with a Hello, the slave with its own (see AppendHello,
 // extendedHeader and extendedReport for the bytes, docs/protocol.md for all of
-// it). Align decides between the two what of the slave's log has to go.
+// it). Align decides between the two what of the slave's log has to go. Who has
+// the hello and does not answer it may ask for checksums of the log (Question)
+// and is no replica; see Asker.
 //
 // # Session: the master's view of one replica
 //
 //	        -1                     0, or 1 on an empty log
 //	silent ────▶ hello    silent, hello ─────────────────▶ held
-//	   │           │                                        │ the log has a byte
+//	   │           │ ↺ a question, its answer               │ the log has a byte
 //	   └───────────┴── offset in [min, end] ──▶ serving ◀───┘
 //
 // While serving, acked <= sent <= end of the log. A report below acked or above
 // sent ends the connection and acknowledges nothing. So do 20 s (Housekeeping)
 // without a first report, without a report, or without progress of a frame.
 // A heartbeat goes out after 5 s (Heartbeat) in which nothing was sent.
+//
+// A frame is as large as what there is, up to the size agreed on. A Pace cuts it
+// smaller: one rate holds for a replica that is live, another one for a replica
+// that is catching up; see pacing for the border between them.
 //
 // # Follower: the slave
 //
@@ -90,6 +96,7 @@
 //	                   cut the log, Answer (or Refuse) and write what it gives.
 //	hello, master      Control goes out before the next frame; Unproved asks for a
 //	                   checksum of our log, which goes to Prove.
+//	question, master   Question asks for checksums, which go to AnswerQuestion.
 //	readable, slave    Want; read at most that much to where it says; Header,
 //	                   Compared or Stored; publish what Stored says; at the end
 //	                   of the turn NextReport.

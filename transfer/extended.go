@@ -29,7 +29,11 @@ const (
 	unitLog     unitKind = 1 // log bytes or, without any, a heartbeat; from a replica: a report
 	unitHello   unitKind = 2 // the payload is a Hello
 	unitRefusal unitKind = 3 // the payload is a Refusal; the connection ends
+	unitSums    unitKind = 4 // the payload is a Question; from a master: an Answer
 )
+
+// message tells whether a unit has a payload that is no log.
+func (k unitKind) message() bool { return k >= unitHello && k <= unitSums }
 
 // extendedHeader is the head of a unit from the master. Its first 12 bytes are
 // a plain frame's, with offset -1 if it is no log:
@@ -110,7 +114,7 @@ func parseExtendedHeader(b []byte) (extendedHeader, error) {
 	switch sum := binary.BigEndian.Uint32(b[20:]); {
 	case sum != headerSum(b[:ExtendedHeaderBytes], 20):
 		return h, fmt.Errorf("%w: wrong checksum of a frame's head", ErrUnit)
-	case h.kind == unitHello || h.kind == unitRefusal:
+	case h.kind.message():
 		if h.Offset != notSaid || h.Bytes <= 0 || h.Bytes > HelloBytesMax {
 			return h, fmt.Errorf("%w: a message of %d bytes at offset %d", ErrUnit, h.Bytes, h.Offset)
 		}
@@ -163,7 +167,7 @@ func parseExtendedReport(b []byte) (extendedReport, error) {
 		acks:  Acks{Received: at(8), Flushed: at(16), Damaged: at(24)},
 		bytes: int(binary.BigEndian.Uint16(b[34:])),
 	}
-	message := r.kind == unitHello || r.kind == unitRefusal
+	message := r.kind.message()
 	switch sum := binary.BigEndian.Uint32(b[36:]); {
 	case sum != crc32.Checksum(b[:36], castagnoli) || at(0) != extendedMark:
 		return r, fmt.Errorf("%w: wrong checksum of a report", ErrUnit)

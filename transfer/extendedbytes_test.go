@@ -165,15 +165,19 @@ func FuzzExtendedSession(f *testing.F) {
 	hello := AppendHello(nil, Hello{VersionMin: 1, VersionMax: 1, ReplicaID: "s", SegmentBytes: 4096, FrameBytes: 500})
 	seed := appendReply(AppendReport(nil, -1), unitHello, hello)
 	f.Add(appendExtendedReport(bytes.Clone(seed), extendedReport{kind: unitLog, acks: Acks{100, 50, -1}}))
+	f.Add(appendReply(AppendReport(nil, -1), unitSums, AppendQuestion(nil, Question{0, 100, 9})))
 	f.Add(appendReply(bytes.Clone(seed), unitRefusal, appendRefusal(nil, refuse(RefusedBehind, "x"))))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		own := Hello{VersionMin: 1, VersionMax: 1, ReplicaID: "m", SegmentBytes: 4096, FrameBytes: 500}
+		own := Hello{VersionMin: 1, VersionMax: 1, ReplicaID: "m", SegmentBytes: 4096, FrameBytes: 500, Questions: QuestionLimits{100, 3000}}
 		s := NewSession(SessionConfig{SegmentBytes: 4096, Hello: &own}, 0)
 		log := Range{0, 3000}
 		for i := 0; i < len(b); i += 7 {
 			err := s.Feed(b[i:min(i+7, len(b))], log, 0)
 			if _, _, ok := s.Unproved(); ok && err == nil {
 				err = s.Prove(0, 0)
+			}
+			if _, ok := s.Question(); ok {
+				s.AnswerQuestion(Answer{Log: log, Code: AnswerUnread, Text: "x"}, 0)
 			}
 			s.ControlSent(len(s.Control()), 0)
 			if err != nil {

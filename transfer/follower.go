@@ -110,7 +110,7 @@ func (f *Follower) beginPlain(log Range, now time.Duration) (report int64) {
 	case log.Empty() && log.End == 0:
 		c.empty, c.first = true, 1
 		c.next = 1
-		if f.askLast {
+		if f.askLast || f.cfg.LastSegment {
 			c.first, c.next = 0, -1
 		}
 		c.overlap = 0
@@ -147,10 +147,11 @@ func (f *Follower) sticky() bool { return f.state >= FollowerStalled }
 func (f *Follower) enter(s FollowerState, reason string) { f.state, f.reason = s, reason }
 
 // Want returns what the next bytes of the stream are. Bytes is 0 when the
-// connection failed or there is none, and while a hello waits for its answer.
+// connection failed or there is none, and while a hello waits for its
+// answer, but for that to a question of ours.
 func (f *Follower) Want() Want {
 	switch {
-	case f.failed != nil || !f.live || f.dialect == dialectGreeted:
+	case f.failed != nil || !f.live || f.dialect == dialectGreeted && !f.inquiry.open:
 		return Want{}
 	case f.payload.missing() > 0:
 		return Want{Kind: WantHeader, Offset: f.next, Bytes: int64(f.payload.missing())}

@@ -24,6 +24,7 @@ type wire struct {
 	unproved bool  // its hello waits for Prove
 	welcome  bool  // a frame is due, so that the replica knows that it was taken
 	acks     Acks  // the last; Received is Session.acked
+	questions
 }
 
 // payload collects a message's payload.
@@ -75,9 +76,15 @@ func (s *Session) extendedReport(unit []byte, now time.Duration) error {
 	case r.kind == unitRefusal:
 		s.payload.expect(r.bytes)
 		return nil
+	case r.kind == unitSums:
+		if err := s.expectQuestion(); err != nil {
+			return err
+		}
+		s.payload.expect(r.bytes)
+		return nil
 	case r.kind == unitHello:
-		if s.unproved || s.Started() {
-			return refuse(RefusedProtocol, "replica %s sent a second hello", s.cfg.Peer)
+		if s.unproved || s.open || s.Started() {
+			return refuse(RefusedProtocol, "replica %s sent a hello where none was due", s.cfg.Peer)
 		}
 		s.payload.expect(r.bytes)
 		return nil
@@ -98,8 +105,11 @@ func (s *Session) extendedReport(unit []byte, now time.Duration) error {
 func (s *Session) message(log Range, now time.Duration) error {
 	b := s.payload.bytes
 	s.payload = payload{}
-	if s.kind == unitRefusal {
+	switch s.kind {
+	case unitRefusal:
 		return parseRefusal(b)
+	case unitSums:
+		return s.takeQuestion(b, log, now)
 	}
 	h, err := ParseHello(b)
 	if err != nil {

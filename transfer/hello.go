@@ -40,6 +40,10 @@ type Hello struct {
 	Epochs                 []Epoch // ascending
 	FrameBytes             int32   // largest body that is sent, or taken
 
+	// Questions is how much a question for checksums may ask of this node; zero
+	// says that it answers none. The master's alone.
+	Questions QuestionLimits
+
 	// The replica's alone.
 	Start    int64  // the first byte it wants; its log's end if it has one
 	TailFrom int64  // the bytes [TailFrom, Log.End) have the checksum TailSum
@@ -56,6 +60,7 @@ const (
 	tagFrame
 	tagStart
 	tagTail
+	tagQuestions
 )
 
 const (
@@ -94,6 +99,9 @@ func AppendHello(dst []byte, h Hello) []byte {
 	dst = appendInts(dst, tagFrame, int64(h.FrameBytes))
 	dst = appendInts(dst, tagStart, h.Start)
 	dst = appendInts(dst, tagTail, h.TailFrom, int64(h.TailSum))
+	if h.Questions != (QuestionLimits{}) {
+		dst = appendInts(dst, tagQuestions, h.Questions.Sums, h.Questions.Bytes)
+	}
 	return binary.BigEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
 }
 
@@ -179,6 +187,8 @@ func (h *Hello) field(tag uint16, v []byte) error {
 		to = []*int64{&h.Start}
 	case tagTail:
 		to = []*int64{&h.TailFrom, &sum}
+	case tagQuestions:
+		to = []*int64{&h.Questions.Sums, &h.Questions.Bytes}
 	default:
 		return nil
 	}
@@ -237,6 +247,8 @@ func (h *Hello) check() error {
 		return fmt.Errorf("%w: a log from %d to %d", ErrHello, h.Log.Min, h.Log.End)
 	case h.FrameBytes <= 0:
 		return fmt.Errorf("%w: frames of %d bytes", ErrHello, h.FrameBytes)
+	case (h.Questions.Sums == 0) != (h.Questions.Bytes == 0):
+		return fmt.Errorf("%w: questions for %d checksums of %d bytes", ErrHello, h.Questions.Sums, h.Questions.Bytes)
 	case h.TailFrom > h.Log.End || h.Log.End-h.TailFrom > TailBytes && h.TailFrom != 0 || h.TailFrom != 0 && h.TailFrom < h.Log.Min:
 		return fmt.Errorf("%w: a tail from %d of a log from %d to %d", ErrHello, h.TailFrom, h.Log.Min, h.Log.End)
 	}

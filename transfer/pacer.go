@@ -6,8 +6,10 @@ import (
 	"time"
 )
 
-// pacerBurst is how far a pacer that was idle may run ahead.
-const pacerBurst = 100 * time.Millisecond
+// pacerBurst is how far a pacer that was idle may run ahead. With the last
+// piece, which is as long, what passes in any second stays within a tenth of the
+// rate.
+const pacerBurst = 50 * time.Millisecond
 
 // Pacer is a token bucket that allows debt: what is taken must be paid for by
 // waiting afterwards, so a frame is never cut small for lack of tokens and the
@@ -47,13 +49,15 @@ func (p *Pacer) Take(n int64, now time.Duration) {
 	p.free = addTime(max(p.free, now-pacerBurst), p.cost(n))
 }
 
-// Quantum returns how many bytes are a good piece at this rate: a tenth of a
-// second's worth, so that a low rate is smooth and not a frame every minute.
+// Quantum returns how many bytes are a good piece at this rate: a burst's
+// worth, so that a low rate is smooth and not a frame every minute, and a record
+// that comes meanwhile does not wait long for what is going out. Never less than
+// 1 KiB, where headers would be most of it.
 func (p *Pacer) Quantum() int64 {
 	if p.rate == 0 {
 		return math.MaxInt64
 	}
-	return max(p.rate/10, 1<<10)
+	return max(p.rate/int64(time.Second/pacerBurst), 1<<10)
 }
 
 // cost returns the time that n bytes take, rounded up.

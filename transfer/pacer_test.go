@@ -91,7 +91,7 @@ func TestHugeDebtDoesNotOverflow(t *testing.T) {
 func TestIdlePacerRunsAheadByOneBurst(t *testing.T) {
 	p := NewPacer(1000)
 	p.Take(1, 0)
-	p.Take(100, time.Hour)
+	p.Take(50, time.Hour)
 	if !p.Ready(time.Hour) {
 		t.Errorf("a burst's worth has to be waited for until %v", p.FreeAt())
 	}

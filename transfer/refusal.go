@@ -27,6 +27,16 @@ const (
 	RefusedDamaged                         // the log is damaged or could not be made durable
 )
 
+var refusalNames = [...]string{"", "protocol", "version", "cluster", "segments", "range", "diverged", "behind", "replaced", "full", "stopping", "damaged"}
+
+// String is one word for the code, or "refused" for a later version's.
+func (c RefusalCode) String() string {
+	if c == 0 || int(c) >= len(refusalNames) {
+		return "refused"
+	}
+	return refusalNames[c]
+}
+
 const refusalTextMax = 1024
 
 // ErrRefused means that one end did not take the other: see *RefusalError.
@@ -62,26 +72,34 @@ func refuse(code RefusalCode, format string, args ...any) *RefusalError {
 // appendRefusal appends a refusal's payload: code 2 | text in UTF-8.
 func appendRefusal(dst []byte, e *RefusalError) []byte {
 	dst = binary.BigEndian.AppendUint16(dst, uint16(e.Code))
-	text := e.Text
+	return append(dst, shortText(e.Text)...)
+}
+
+// shortText cuts a text to what goes over the wire, between two characters.
+func shortText(text string) string {
 	for len(text) > refusalTextMax {
 		_, n := utf8.DecodeLastRuneInString(text)
 		text = text[:len(text)-n]
 	}
-	return append(dst, text...)
+	return text
 }
 
-// parseRefusal reads a payload; what a peer writes into our log is printable.
-func parseRefusal(b []byte) error {
-	if len(b) < 2 || len(b) > 2+refusalTextMax {
-		return fmt.Errorf("%w: a refusal of %d bytes", ErrUnit, len(b))
-	}
-	text := strings.Map(func(r rune) rune {
+// printableText makes of a peer's bytes what may come into our log.
+func printableText(b []byte) string {
+	return strings.Map(func(r rune) rune {
 		if unprintable(r) {
 			return ' '
 		}
 		return r
-	}, strings.ToValidUTF8(string(b[2:]), "?"))
-	return &RefusalError{Code: RefusalCode(binary.BigEndian.Uint16(b)), Text: text, ByPeer: true}
+	}, strings.ToValidUTF8(string(b), "?"))
+}
+
+// parseRefusal reads a payload.
+func parseRefusal(b []byte) error {
+	if len(b) < 2 || len(b) > 2+refusalTextMax {
+		return fmt.Errorf("%w: a refusal of %d bytes", ErrUnit, len(b))
+	}
+	return &RefusalError{Code: RefusalCode(binary.BigEndian.Uint16(b)), Text: printableText(b[2:]), ByPeer: true}
 }
 
 // refusalOf turns the reason why a connection ends into one that can be told.

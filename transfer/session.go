@@ -26,7 +26,8 @@ type SessionConfig struct {
 	Hello        *Hello
 	Heartbeat    time.Duration
 	Housekeeping time.Duration
-	Rate         int64 // bytes a second, headers included; 0: no limit
+	Pace         Pace
+	CatchUpBytes int64 // a replica further behind is catching up; 0: DefaultCatchUpBytes
 }
 
 type sessionPhase uint8
@@ -48,7 +49,7 @@ const (
 // WriteSocketService.
 type Session struct {
 	cfg     SessionConfig
-	pacer   Pacer
+	pacing  pacing
 	reports Decoder
 	phase   sessionPhase
 	begun   time.Duration // the connection's start
@@ -79,7 +80,7 @@ func NewSession(cfg SessionConfig, now time.Duration) *Session {
 	cfg.Heartbeat = orDefault(cfg.Heartbeat, DefaultHeartbeat)
 	cfg.Housekeeping = orDefault(cfg.Housekeeping, DefaultHousekeeping)
 	return &Session{
-		cfg: cfg, pacer: NewPacer(cfg.Rate), reports: NewReportDecoder(),
+		cfg: cfg, pacing: newPacing(cfg.Pace, cfg.CatchUpBytes), reports: NewReportDecoder(),
 		begun: now, lastReport: now, lastSent: now, seen: now,
 	}
 }
@@ -260,7 +261,7 @@ func (s *Session) Next(log Range, now time.Duration) (f Frame, ok bool) {
 		return Frame{}, false
 	}
 	switch n := s.frameBytes(log); {
-	case n > 0 && s.pacer.Ready(now):
+	case n > 0 && s.pacing.pacer().Ready(now):
 		f = Frame{Offset: s.sent, Bytes: n}
 	case now-s.lastSent >= s.cfg.Heartbeat || s.welcome:
 		f = Frame{Offset: s.sent}
@@ -276,12 +277,15 @@ func (s *Session) Next(log Range, now time.Duration) (f Frame, ok bool) {
 // frameBytes returns the size of the next frame's body: it ends with the
 // segment, because a real slave drops a body that does not.
 func (s *Session) frameBytes(log Range) int32 {
-	n := min(log.End-s.sent, s.cfg.SegmentBytes-s.sent%s.cfg.SegmentBytes)
+	left := log.End - s.sent
+	most := min(left, s.cfg.SegmentBytes-s.sent%s.cfg.SegmentBytes)
 	if s.extended {
 		_, end := epochAt(s.epochs, s.sent)
-		return int32(min(n, end-s.sent, int64(s.replica.FrameBytes), s.pacer.Quantum()))
+		most = min(most, end-s.sent, int64(s.replica.FrameBytes))
+	} else {
+		most = min(most, int64(s.cfg.FrameBytesMax))
 	}
-	return int32(min(n, int64(s.cfg.FrameBytesMax), s.pacer.Quantum()))
+	return int32(s.pacing.cut(left, most))
 }
 
 // Sent tells that something of the frame f, which Next gave, went out: with
@@ -296,7 +300,7 @@ func (s *Session) Sent(f Frame, bodyBytes int32, now time.Duration) {
 	if s.left == 0 {
 		invariant.Check(f.Offset == s.sent, "a frame begins where the last one ended")
 		s.left = f.Bytes
-		s.pacer.Take(s.headerBytes()+int64(f.Bytes), now)
+		s.pacing.pacer().Take(s.headerBytes()+int64(f.Bytes), now)
 	}
 	invariant.Check(0 <= bodyBytes && bodyBytes <= s.left, "no more goes out than the frame holds")
 	s.left -= bodyBytes
@@ -312,9 +316,15 @@ func (s *Session) Expired(now time.Duration) error {
 	limit := s.cfg.Housekeeping
 	switch {
 	case s.failed != nil:
-	case !s.Started() && now-s.begun >= limit:
-		s.failed = s.expired(ErrNoReport, now-s.begun)
-	case s.Started() && now-s.lastReport >= limit:
+	case !s.Started():
+		if since, ok := s.waitingSince(); ok && now-since >= limit {
+			what := ErrNoReport
+			if s.asks {
+				what = ErrSilent
+			}
+			s.failed = s.expired(what, now-since)
+		}
+	case now-s.lastReport >= limit:
 		s.failed = s.expired(ErrSilent, now-s.lastReport)
 	case s.left > 0 && now-s.lastSent >= limit:
 		s.failed = s.expired(ErrSendStalled, now-s.lastSent)
@@ -338,7 +348,10 @@ func (s *Session) Deadline(log Range) time.Duration {
 	}
 	limit := s.cfg.Housekeeping
 	if !s.Started() {
-		return addTime(s.begun, limit)
+		if since, ok := s.waitingSince(); ok {
+			return addTime(since, limit)
+		}
+		return math.MaxInt64
 	}
 	at := addTime(s.lastReport, limit)
 	if s.offered {
@@ -350,7 +363,7 @@ func (s *Session) Deadline(log Range) time.Duration {
 	case s.phase == sessionServing:
 		at = earlier(at, addTime(s.lastSent, s.cfg.Heartbeat), s.seen)
 		if log.End > s.sent {
-			at = earlier(at, s.pacer.FreeAt(), s.seen)
+			at = earlier(at, s.pacing.pacer().FreeAt(), s.seen)
 		}
 	}
 	return at
@@ -364,6 +377,3 @@ func earlier(at, candidate, seen time.Duration) time.Duration {
 	}
 	return min(at, candidate)
 }
-
-// SetRate changes the pace from the next frame on; 0: no limit.
-func (s *Session) SetRate(bytesPerSecond int64) { s.pacer.SetRate(bytesPerSecond) }

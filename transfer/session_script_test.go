@@ -11,13 +11,14 @@ import (
 // sessionScript is a session with a log's range, a clock and the frame in
 // flight, driven by a script:
 //
-//	new [segment=N] [frame=N] [rate=N] [first]   a new connection; the log stays
+//	new [segment=N] [frame=N] [first] [rate=N | live=N catchup=N] [border=N]   a new connection; the log stays
 //	log MIN END        the log holds [MIN, END) from now on
 //	at TIME            the time from now on
 //	report N...        reports in one read;  bytes HEX: any bytes
 //	next               asks Next;  send: asks it and sends all;  begin: the header only
 //	body N             N more body bytes went out
 //	drain              sends until nothing is due
+//	pace LIVE CATCHUP  other rates from now on;  phase: which one holds
 //	expired, deadline, state
 type sessionScript struct {
 	s     *Session
@@ -71,6 +72,13 @@ func (p *sessionScript) do(verb string, args []string) string {
 			}
 			all = append(all, text)
 		}
+	case "pace":
+		p.s.SetPace(Pace{Live: scriptInt(args[0]), CatchUp: scriptInt(args[1])})
+	case "phase":
+		if p.s.CatchingUp() {
+			return "catching up"
+		}
+		return "live"
 	case "expired":
 		if err := p.s.Expired(p.now); err != nil {
 			return err.Error()
@@ -96,7 +104,13 @@ func (p *sessionScript) open(args []string) string {
 		case "frame":
 			cfg.FrameBytesMax = int32(scriptInt(value))
 		case "rate":
-			cfg.Rate = scriptInt(value)
+			cfg.Pace = Pace{Live: scriptInt(value), CatchUp: scriptInt(value)}
+		case "live":
+			cfg.Pace.Live = scriptInt(value)
+		case "catchup":
+			cfg.Pace.CatchUp = scriptInt(value)
+		case "border":
+			cfg.CatchUpBytes = scriptInt(value)
 		case "first":
 			cfg.HistoryFirst = true
 		default:

@@ -186,7 +186,11 @@ func TestSessionKeepsItsInvariant(t *testing.T) {
 			Peer: "b", SegmentBytes: testSegment,
 			FrameBytesMax: int32(rapid.IntRange(1, 5000).Draw(t, "frame")),
 			HistoryFirst:  rapid.Bool().Draw(t, "first"),
-			Rate:          rapid.SampledFrom([]int64{0, 100, 1 << 20}).Draw(t, "rate"),
+			Pace: Pace{
+				Live:    rapid.SampledFrom([]int64{0, 100, 1 << 20}).Draw(t, "live"),
+				CatchUp: rapid.SampledFrom([]int64{0, 100, 1 << 20}).Draw(t, "catch-up"),
+			},
+			CatchUpBytes: rapid.SampledFrom([]int64{0, 2000}).Draw(t, "border"),
 		}, 0)
 		now, left := time.Duration(0), int32(0)
 		var frame Frame

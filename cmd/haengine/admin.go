@@ -17,10 +17,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// admin answers /healthz, /readyz, /status and /metrics, and takes /promote and
-// /follow. It listens before the
-// store is opened, so that a long recovery can be watched. Every method may be
-// called from any goroutine.
+// admin answers /healthz, /readyz, /status, /pace and /metrics, and takes
+// /promote, /follow and /pace. It listens before the store is opened, so that a
+// long recovery can be watched. Every method may be called from any goroutine.
 type admin struct {
 	role     engine.Role
 	maxLag   int64
@@ -50,10 +49,12 @@ func openAdmin(addr string, o engine.Options, gatherer prometheus.Gatherer, logg
 	mux.HandleFunc("GET /status", a.statusz)
 	mux.HandleFunc("POST /promote", a.promote)
 	mux.HandleFunc("POST /follow", a.follow)
+	mux.HandleFunc("GET /pace", a.pace)
+	mux.HandleFunc("POST /pace", a.setPace)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))
 	a.listener = listener
 	a.server = &http.Server{
-		// A web page must not change a node's role.
+		// A web page must not change a node's role or pace.
 		Handler: http.NewCrossOriginProtection().Handler(mux), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: roleChangeTimeout + 5*time.Second,
 		IdleTimeout: time.Minute, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}

@@ -33,12 +33,21 @@ type diffSide struct {
 
 // diffItem is what stands at an offset on one side.
 type diffItem struct {
-	Kind   string `json:"kind"` // record, filler, damage or end
-	Offset int64  `json:"offset"`
-	Size   int64  `json:"size_bytes"`
-	Byte   int    `json:"byte"` // the value at the first difference
-	Topic  string `json:"topic,omitempty"`
-	Text   string `json:"text"`
+	Kind   string      `json:"kind"` // record, filler, damage or end
+	Offset int64       `json:"offset"`
+	Size   int64       `json:"size_bytes"`
+	Byte   int         `json:"byte"` // the value at the first difference
+	Topic  string      `json:"topic,omitempty"`
+	Record *diffRecord `json:"record,omitempty"`
+	Text   string      `json:"text"`
+}
+
+// diffRecord tells which record an item is.
+type diffRecord struct {
+	QueueID        int32  `json:"queue_id"`
+	QueueOffset    int64  `json:"queue_offset"`
+	StoreTimestamp int64  `json:"store_timestamp_ms"`
+	Keys           string `json:"keys,omitempty"`
 }
 
 // errLogsDiffer ends log diff with exit code 1; what differs is in the answer.
@@ -51,16 +60,25 @@ func newLogDiff() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "diff",
-		Short: "Compare two logs byte by byte over the range that both hold",
-		Long: "Compares two logs byte by byte over the range that both hold. Exit code 1 if they\n" +
-			"differ there, or hold no common range. That one is longer is no difference.",
-		Example: "  haengine log diff --store ./a --with ./b\n  haengine log diff --store ./a --with ./b --json",
-		Args:    noArgs,
+		Short: "Compare a log with another, or with a running node's",
+		Long: "Compares two logs over the range that both hold. Exit code 1 if they differ there, or\n" +
+			"hold no common range. That one is longer is no difference.\n\n" +
+			"--with is a directory, compared byte by byte, or the HOST:PORT where replicas of a\n" +
+			"running haengine node connect (its --ha-listen). The node gives checksums of its log,\n" +
+			"so its bytes do not travel. A directory that is there comes first: write ./HOST:PORT\n" +
+			"to be sure that a directory is meant.",
+		Example: "  haengine log diff --store ./a --with ./b\n  haengine log diff --store ./b --with 127.0.0.1:10912\n" +
+			"  haengine log diff --store ./a --with ./b --json",
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if with == "" {
-				return usagef(cmd, "--with DIR is missing: the store to compare with")
+				return usagef(cmd, "--with DIR or --with HOST:PORT is missing: the store or the node to compare with")
 			}
-			d, err := diffStores(cmd, store, with)
+			diff := diffStores
+			if isNode(with) {
+				diff = diffNode
+			}
+			d, err := diff(cmd, store, with)
 			if err != nil {
 				return err
 			}
@@ -71,7 +89,7 @@ func newLogDiff() *cobra.Command {
 		},
 	}
 	addStoreFlag(cmd, &store)
-	cmd.Flags().StringVar(&with, "with", "", "the other store directory")
+	cmd.Flags().StringVar(&with, "with", "", "the other store directory, or HOST:PORT of a running node")
 	addJSONFlag(cmd, &asJSON)
 	return cmd
 }
@@ -143,19 +161,47 @@ func itemAt(l *commitlog.Log, offset int64, b byte) *diffItem {
 		d := &diffItem{Offset: item.Offset, Size: item.Size, Byte: int(b)}
 		switch item.Kind {
 		case commitlog.ItemRecord:
-			r := item.Record
-			d.Kind, d.Topic = "record", r.Topic
-			d.Text = fmt.Sprintf("record of topic %s queue %d queue offset %d, stored %s", printable(r.Topic), r.QueueID, r.QueueOffset, when(r.StoreTimestamp))
+			d.Kind, d.Topic = "record", item.Record.Topic
+			d.Record, d.Text = nameRecord(item.Record)
 		case commitlog.ItemFiller:
 			d.Kind, d.Text = "filler", "filler to the end of segment "+filepath.Base(item.Segment)
 		case commitlog.ItemDamage:
 			d.Kind, d.Text = "damage", fmt.Sprint(item.Err)
+			if r, ok := recordWithin(l, item); ok {
+				var text string
+				d.Topic = r.Topic
+				d.Record, text = nameRecord(r)
+				d.Text += "; by its other bytes the " + text
+			}
 		case commitlog.ItemEnd:
 			d.Kind, d.Text = "end", "the log's end"
 		}
 		return d
 	}
 	return &diffItem{Kind: "end", Offset: l.EndOffset(), Byte: int(b), Text: "the log's end"}
+}
+
+// nameRecord tells which record one is, for programs and for people.
+func nameRecord(r *commitlog.Record) (*diffRecord, string) {
+	keys, _ := r.Property("KEYS")
+	text := fmt.Sprintf("record of topic %s queue %d queue offset %d, stored %s", printable(r.Topic), r.QueueID, r.QueueOffset, when(r.StoreTimestamp))
+	if keys != "" {
+		text += ", keys " + printable(keys)
+	}
+	return &diffRecord{r.QueueID, r.QueueOffset, r.StoreTimestamp, keys}, text
+}
+
+// recordWithin reads a record whose body alone is damaged.
+func recordWithin(l *commitlog.Log, item commitlog.Item) (*commitlog.Record, bool) {
+	if item.Err.Kind != commitlog.KindCRC {
+		return nil, false
+	}
+	b := make([]byte, item.Size)
+	if readFull(l, b, item.Offset) != nil {
+		return nil, false
+	}
+	r, err := commitlog.DecodeRecord(b)
+	return &r, err == nil
 }
 
 // verdict is nil when the logs agree over a common range.
@@ -186,6 +232,9 @@ func (d *logDiff) print(w io.Writer) {
 			path string
 			item *diffItem
 		}{{d.Store.Path, d.StoreItem}, {d.With.Path, d.WithItem}} {
+			if side.item == nil {
+				continue // a node's bytes are not fetched
+			}
 			pairs = append(pairs, "  "+side.path, fmt.Sprintf("byte 0x%02x, in the %d bytes from %d: %s", side.item.Byte, side.item.Size, side.item.Offset, side.item.Text))
 		}
 	}

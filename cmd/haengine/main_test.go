@@ -174,7 +174,10 @@ func TestWrongCommandLinesAreExplainedWithExitCode2(t *testing.T) {
 		{"log dump --from 5 --to 3", "--to 3 is below --from 5\n"},
 		{"log dump --limit -1", "Try: haengine help log dump\n"},
 		{"log dump --body hex", "none of text, base64, none"},
-		{"log diff", "--with DIR is missing"},
+		{"log diff", "--with DIR or --with HOST:PORT is missing"},
+		{"repair", "one of --truncate-at OFFSET and --from HOST:PORT is needed"},
+		{"repair --truncate-at 5 --from a:1", "and not both"},
+		{"reseed", "--from HOST:PORT is missing"},
 		{"version --bogus", "unknown flag: --bogus\nTry: haengine help version\n"},
 		{"status --interval 1ns", "too short"},
 		{"demo --slaves 0", "Try: haengine help demo\n"},
@@ -192,7 +195,7 @@ func TestWrongCommandLinesAreExplainedWithExitCode2(t *testing.T) {
 
 func TestEveryVerbHasHelpWithExamples(t *testing.T) {
 	for _, verb := range []string{
-		"serve", "status", "log", "log info", "log dump", "log verify", "log diff", "demo", "bench", "bench sync", "bench async",
+		"serve", "status", "promote", "follow", "pace", "log", "log info", "log dump", "log verify", "log diff", "repair", "reseed", "demo", "bench", "bench sync", "bench async",
 		"bench catchup", "bench limit", "version",
 	} {
 		o := expect(t, exitDone, append([]string{"help"}, strings.Fields(verb)...)...)

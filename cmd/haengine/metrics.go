@@ -77,11 +77,20 @@ var (
 	descReplicaFlushed = describe("replica_flushed_offset_bytes", "One past the last byte that is durable on a replica, where it says so.", "replica")
 	descReplicaLag     = describe("replica_lag_bytes", "Bytes that a replica does not hold yet.", "replica")
 	descReplicaLagTime = describe("replica_lag_seconds", "Time since a replica last held all there was.", "replica")
+	descReplicaBehind  = describe("replica_catching_up", "1 while a replica is sent what was written long before, 0 while it is live.", "replica")
 	descReplicaInSync  = describe("replica_in_sync", "1 if a replica counts as in sync.", "replica")
+
+	descTrouble  = describe("trouble", "1 while the node needs an operator; the labels say why and what to do.", "cause", "reason", "remedy")
+	descDeparted = describe("departed_replicas", "Replicas that left because they, or their copies, are not well, and are not back.")
 
 	descMasterState   = describe("master_state", "On a slave: 1 for the state of its connection to the master.", "state")
 	descMasterLag     = describe("master_lag_bytes", "On a slave: bytes behind the master, where the wire tells.")
 	descMasterLagTime = describe("master_lag_seconds", "On a slave: time behind the master, where the wire tells.")
+
+	descComparisonRounds   = describe("comparison_rounds", "On a slave: comparisons with the master that came to their end.")
+	descComparisonFinished = describe("comparison_finished_timestamp_seconds", "On a slave: when the last of them did.")
+	descComparisonOffset   = describe("comparison_compared_offset_bytes", "On a slave: up to where the comparison that runs, or was the last, found both logs equal.")
+	descComparisonDiffers  = describe("comparison_differs", "On a slave: 1 if a comparison found a difference.")
 )
 
 // Describe sends nothing: which series there are changes with the replicas.
@@ -115,7 +124,12 @@ func (c statusCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(descReplicaLag, float64(r.LagBytes), name)
 		gauge(descReplicaLagTime, r.LagSeconds, name)
+		gauge(descReplicaBehind, oneIf(r.Phase == engine.PhaseCatchUp), name)
 		gauge(descReplicaInSync, oneIf(r.InSync), name)
+	}
+	gauge(descDeparted, float64(len(s.Departed)))
+	if t := s.Trouble; t != nil {
+		gauge(descTrouble, 1, t.Cause, t.Reason, t.Remedy)
 	}
 	if m := s.Master; m != nil {
 		gauge(descMasterState, 1, m.State)
@@ -125,6 +139,14 @@ func (c statusCollector) Collect(ch chan<- prometheus.Metric) {
 		if m.LagSeconds != nil {
 			gauge(descMasterLagTime, *m.LagSeconds)
 		}
+	}
+	if c := s.Comparison; c != nil {
+		gauge(descComparisonRounds, float64(c.Rounds))
+		if c.FinishedMS != nil {
+			gauge(descComparisonFinished, float64(*c.FinishedMS)/1000)
+		}
+		gauge(descComparisonOffset, float64(c.ComparedOffset))
+		gauge(descComparisonDiffers, oneIf(c.FirstDifference != nil))
 	}
 }
 

@@ -93,27 +93,18 @@ type roleAnswer struct {
 func changeRole(cmd *cobra.Command, address, path string, values url.Values, asJSON bool) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), roleChangeTimeout+5*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+path+"?"+values.Encode(), nil)
-	if err != nil {
-		return fmt.Errorf("admin address %q: %w", address, err)
-	}
-	resp, err := statusClient.Do(req)
-	if err != nil {
-		return fmt.Errorf("no node answers at admin address %s (see serve --admin-listen): %w", address, cause(err))
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	var a roleAnswer
-	if err != nil || json.Unmarshal(body, &a) != nil {
-		return fmt.Errorf("%s: answer is %s; is it a node's admin address?", address, resp.Status)
+	code, body, err := askAdmin(ctx, http.MethodPost, address, path, values, &a)
+	if err != nil {
+		return err
 	}
-	if resp.StatusCode == http.StatusBadRequest {
+	if code == http.StatusBadRequest {
 		return usagef(cmd, "%s", a.Error)
 	}
 	if a.Error != "" {
 		return errors.New(a.Error)
 	}
-	return answer(cmd, asJSON, json.RawMessage(body), func(w io.Writer) {
+	return answer(cmd, asJSON, body, func(w io.Writer) {
 		fmt.Fprintf(w, "role        %s\nepoch       %d\nend offset  %d\n", a.Role, a.Epoch, a.EndOffset)
 		if a.Cut != "" {
 			fmt.Fprintf(w, "cut         %s\n", a.Cut)
@@ -122,6 +113,25 @@ func changeRole(cmd *cobra.Command, address, path string, values url.Values, asJ
 			fmt.Fprintln(w, "It was started without --ha-listen: no replica can follow it.")
 		}
 	})
+}
+
+// askAdmin asks a node's admin address, and gives its answer as it came and
+// parsed into v, whatever its code is.
+func askAdmin(ctx context.Context, method, address, path string, values url.Values, v any) (code int, body json.RawMessage, err error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+address+path+"?"+values.Encode(), nil)
+	if err != nil {
+		return 0, nil, fmt.Errorf("admin address %q: %w", address, err)
+	}
+	resp, err := statusClient.Do(req)
+	if err != nil {
+		return 0, nil, fmt.Errorf("no node answers at admin address %s (see serve --admin-listen): %w", address, cause(err))
+	}
+	defer resp.Body.Close()
+	body, err = io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil || json.Unmarshal(body, v) != nil {
+		return 0, nil, fmt.Errorf("%s: answer is %s; is it a node's admin address?", address, resp.Status)
+	}
+	return resp.StatusCode, body, nil
 }
 
 func (a *admin) promote(w http.ResponseWriter, r *http.Request) {

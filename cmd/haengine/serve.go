@@ -104,6 +104,7 @@ func runNode(ctx context.Context, n *nodeSettings, logger *slog.Logger, stdout i
 	}
 	o := n.Options
 	o.Logger, o.Metrics, o.OnRecovery = logger, metrics, adm.recovery
+	o.Remedy = remedy{store: o.Store, admin: adm.addr()}.of
 	node, err := engine.Open(o)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return listenError("ha-listen", o.HAListen, err)

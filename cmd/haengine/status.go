@@ -56,20 +56,23 @@ func newStatus() *cobra.Command {
 // nodeStatus is /status as this command reads it. The engine's type cannot
 // stand here: its enumerations are written as text and never read.
 type nodeStatus struct {
-	Role         string                 `json:"role"`
-	State        string                 `json:"state"`
-	Reason       string                 `json:"reason"`
-	Epoch        int32                  `json:"epoch"`
-	Min          int64                  `json:"min_offset"`
-	Max          int64                  `json:"max_offset"`
-	Flushed      int64                  `json:"flushed_offset"`
-	Confirmed    int64                  `json:"confirmed_offset"`
-	SegmentBytes int64                  `json:"segment_bytes"`
-	Segments     int                    `json:"segments"`
-	Waiters      int                    `json:"waiters"`
-	HAListen     string                 `json:"ha_listen"`
-	Replicas     []engine.ReplicaStatus `json:"replicas"`
-	Master       *engine.MasterStatus   `json:"master"`
+	Role         string                   `json:"role"`
+	State        string                   `json:"state"`
+	Reason       string                   `json:"reason"`
+	Epoch        int32                    `json:"epoch"`
+	Min          int64                    `json:"min_offset"`
+	Max          int64                    `json:"max_offset"`
+	Flushed      int64                    `json:"flushed_offset"`
+	Confirmed    int64                    `json:"confirmed_offset"`
+	SegmentBytes int64                    `json:"segment_bytes"`
+	Segments     int                      `json:"segments"`
+	Waiters      int                      `json:"waiters"`
+	HAListen     string                   `json:"ha_listen"`
+	Replicas     []engine.ReplicaStatus   `json:"replicas"`
+	Departed     []engine.Departed        `json:"departed_replicas"`
+	Master       *engine.MasterStatus     `json:"master"`
+	Trouble      *engine.Trouble          `json:"trouble"`
+	Comparison   *engine.ComparisonStatus `json:"comparison"`
 }
 
 // statusClient keeps no connection: a look is seldom, and a node that stops
@@ -176,6 +179,15 @@ func printStatus(w io.Writer, s nodeStatus) {
 			pairs = append(pairs, "  last error", m.LastError)
 		}
 	}
+	if t := s.Trouble; t != nil {
+		pairs = append(pairs, "trouble", t.Cause+": "+t.Reason, "  what to do", cmp.Or(t.Remedy, "-"))
+	}
+	for _, d := range s.Departed {
+		pairs = append(pairs, "left", fmt.Sprintf("%s at %s: %s", cmp.Or(d.ReplicaID, d.Address), time.UnixMilli(d.Time).Format(time.DateTime), d.Reason))
+	}
+	if c := s.Comparison; c != nil {
+		pairs = append(pairs, "compared", comparisonText(c))
+	}
 	fields(w, pairs...)
 	if s.HAListen == "" && len(s.Replicas) == 0 {
 		return
@@ -186,7 +198,7 @@ func printStatus(w io.Writer, s nodeStatus) {
 		return
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "REPLICA\tIDENTITY\tMODE\tACKED\tFLUSHED\tLAG\tBEHIND\tRATE\tIN SYNC\tWHY")
+	fmt.Fprintln(tw, "REPLICA\tIDENTITY\tMODE\tPHASE\tACKED\tFLUSHED\tLAG\tBEHIND\tRATE\tIN SYNC\tWHY")
 	for _, r := range s.Replicas {
 		flushed := "-"
 		if r.FlushedOffset != nil {
@@ -196,7 +208,7 @@ func printStatus(w io.Writer, s nodeStatus) {
 		if r.InSync {
 			inSync = "yes"
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%.1fs\t%s/s\t%s\t%s\n", r.Address, cmp.Or(r.ReplicaID, "-"), r.Mode,
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.1fs\t%s/s\t%s\t%s\n", r.Address, cmp.Or(r.ReplicaID, "-"), r.Mode, cmp.Or(r.Phase, "-"),
 			count(r.AckedOffset), flushed, shortBytes(r.LagBytes), r.LagSeconds, shortBytes(int64(r.BytesPerSecond)), inSync, humanBytes(r.Reason))
 	}
 	tw.Flush()
@@ -221,6 +233,25 @@ func epochText(epoch int32) string {
 		return "-"
 	}
 	return strconv.Itoa(int(epoch))
+}
+
+// comparisonText says what a slave's comparison with its master has come to.
+func comparisonText(c *engine.ComparisonStatus) string {
+	text := fmt.Sprintf("equal from %s to %s", count(c.FromOffset), count(c.ComparedOffset))
+	switch {
+	case c.FirstDifference != nil:
+		return fmt.Sprintf("the log differs from the master's at offset %d", *c.FirstDifference)
+	case c.Running:
+		text += ", goes on to " + count(c.ToOffset)
+	case c.LastError != "":
+		text += ", then: " + c.LastError
+	case c.FinishedMS == nil:
+		return "not yet"
+	}
+	if c.FinishedMS != nil {
+		text += fmt.Sprintf("; %s, the last ended %s", plural(int64(c.Rounds), "round"), when(*c.FinishedMS))
+	}
+	return text
 }
 
 func masterLag(m *engine.MasterStatus) string {

@@ -17,8 +17,8 @@ func sampleStatus() engine.Status {
 	return engine.Status{
 		Role: engine.SyncMaster, State: engine.StateServing, MaxOffset: 12345678, FlushedOffset: 12000000, ConfirmedOffset: 12345000,
 		SegmentBytes: 1 << 30, Segments: 1, Waiters: 3, HAListen: "127.0.0.1:10912", Replicas: []engine.ReplicaStatus{
-			{Address: "10.0.0.2:4000", ReplicaID: "10.0.0.2", Mode: "plain", AckedOffset: 12345000, LagBytes: 678, LagSeconds: 0.25, BytesPerSecond: 2 << 20, InSync: true},
-			{Address: "10.0.0.3:4000", ReplicaID: "b", Mode: "extended", AckedOffset: 1000, FlushedOffset: &flushed, LagBytes: 12344678, InSync: false, Reason: "too far behind"},
+			{Address: "10.0.0.2:4000", ReplicaID: "10.0.0.2", Mode: "plain", AckedOffset: 12345000, LagBytes: 678, LagSeconds: 0.25, BytesPerSecond: 2 << 20, Phase: engine.PhaseLive, InSync: true},
+			{Address: "10.0.0.3:4000", ReplicaID: "b", Mode: "extended", AckedOffset: 1000, FlushedOffset: &flushed, LagBytes: 12344678, Phase: engine.PhaseCatchUp, InSync: false, Reason: "too far behind"},
 		},
 	}
 }
@@ -51,9 +51,9 @@ confirmed    12,345,000 (678 B to go)
 waiters      3
 replicas at  127.0.0.1:10912
 
-REPLICA        IDENTITY  MODE      ACKED       FLUSHED  LAG       BEHIND  RATE     IN SYNC  WHY
-10.0.0.2:4000  10.0.0.2  plain     12,345,000  -        678 B     0.2s    2 MiB/s  yes      
-10.0.0.3:4000  b         extended  1,000       900      11.8 MiB  0.0s    0 B/s    no       too far behind
+REPLICA        IDENTITY  MODE      PHASE     ACKED       FLUSHED  LAG       BEHIND  RATE     IN SYNC  WHY
+10.0.0.2:4000  10.0.0.2  plain     live      12,345,000  -        678 B     0.2s    2 MiB/s  yes      
+10.0.0.3:4000  b         extended  catch-up  1,000       900      11.8 MiB  0.0s    0 B/s    no       too far behind
 `
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -105,5 +105,20 @@ func TestWatchGoesOnUntilInterrupted(t *testing.T) {
 func TestReasonsHaveSizesForPeople(t *testing.T) {
 	if got := humanBytes("1234567 bytes behind, max-lag is 268435456"); got != "1.18 MiB behind, max-lag is 256 MiB" {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestComparisonIsToldInWords(t *testing.T) {
+	at, ended := int64(77), int64(1_700_000_000_000)
+	for want, c := range map[string]engine.ComparisonStatus{
+		"not yet": {},
+		"equal from 10 to 2,000, goes on to 5,000":                                        {Running: true, FromOffset: 10, ComparedOffset: 2000, ToOffset: 5000},
+		"equal from 10 to 5,000; 2 rounds, the last ended 2023-11-14T22:13:20.000Z":       {Rounds: 2, FinishedMS: &ended, FromOffset: 10, ComparedOffset: 5000, ToOffset: 5000},
+		"equal from 0 to 9, then: lost; 1 round, the last ended 2023-11-14T22:13:20.000Z": {Rounds: 1, FinishedMS: &ended, ComparedOffset: 9, LastError: "lost"},
+		"the log differs from the master's at offset 77":                                  {Rounds: 1, FinishedMS: &ended, FirstDifference: &at},
+	} {
+		if got := comparisonText(&c); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }

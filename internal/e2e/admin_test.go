@@ -32,6 +32,12 @@ type status struct {
 		Mode      string `json:"mode"`
 		LastError string `json:"last_error"`
 	} `json:"master"`
+	ReplicaID string `json:"replica_id"`
+	Trouble   *struct {
+		Cause  string `json:"cause"`
+		Reason string `json:"reason"`
+		Remedy string `json:"remedy"`
+	} `json:"trouble"`
 }
 
 // caller makes a connection for each question, so that none is left behind.

@@ -40,7 +40,8 @@ func (n *Node) accept(socket *Socket, peer *Node) {
 	}
 	s.session = transfer.NewSession(transfer.SessionConfig{
 		Peer: name, SegmentBytes: n.log.segment, FrameBytesMax: int32(w.cfg.FrameBytes),
-		HistoryFirst: w.cfg.HistoryFirst, Rate: w.cfg.Rate, Hello: hello,
+		HistoryFirst: w.cfg.HistoryFirst, Hello: hello,
+		Pace: transfer.Pace{Live: w.cfg.Rate, CatchUp: w.cfg.CatchUpRate}, CatchUpBytes: w.cfg.CatchUpBytes,
 	}, w.clock.Now())
 	socket.Serve(s)
 	n.servers = append(n.servers, s)

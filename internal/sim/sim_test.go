@@ -93,10 +93,11 @@ func TestReplicasOfAPlainMasterAgree(t *testing.T) {
 	})
 }
 
-// A paced session keeps its replica alive and gets there in the end.
+// A paced session keeps its replica alive and gets there in the end, by whatever
+// changes of its phase.
 func TestPacedReplicasGetThere(t *testing.T) {
 	runSeeds(t, func(r *rand.Rand) Config {
-		return Config{Replicas: 2, Rate: 5000 + r.Int64N(100000), Storm: 20 * time.Second, Settle: 10 * time.Minute}
+		return Config{Replicas: 2, Rate: 5000 + r.Int64N(100000), CatchUpRate: 5000 + r.Int64N(100000), CatchUpBytes: 1 + r.Int64N(20000), Storm: 20 * time.Second, Settle: 10 * time.Minute}
 	})
 }
 

@@ -23,7 +23,9 @@ type Config struct {
 	Segment      int64         // bytes
 	OverlapBytes int64         // what a replica compares again
 	FrameBytes   int           // largest body
-	Rate         int64         // bytes a second and session; 0: no limit
+	Rate         int64         // bytes a second to a live replica on a session; 0: no limit
+	CatchUpRate  int64         // the same to one that is catching up
+	CatchUpBytes int64         // behind by more it is; 0: the protocol's own
 	Storm        time.Duration // how long faults come
 	Settle       time.Duration // how long it may take until all is well after that
 	Trace        func(at time.Duration, text string)

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/haengine/haengine/engine"
+)
+
+func TestRemedy(t *testing.T) {
+	slave := &engine.MasterStatus{Address: "m:10912"}
+	repair := "haengine repair --store '/var/lib/my store' --from m:10912"
+	for cause, want := range map[string]string{
+		"diverged": repair, "behind": "haengine promote --admin 127.0.0.1:1;", "damaged": repair,
+		"range": "haengine reseed --store '/var/lib/my store' --from m:10912", "replaced": "--replica-id", "refused": "master's log",
+	} {
+		s := engine.Status{Role: engine.Slave, Master: slave, MaxOffset: 1, Trouble: &engine.Trouble{Cause: cause}}
+		if got := (remedy{store: "/var/lib/my store", admin: "127.0.0.1:1"}).of(s); !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q in it", cause, got, want)
+		}
+	}
+	s := engine.Status{Trouble: &engine.Trouble{Cause: "damaged"}}
+	if got := (remedy{store: "s"}).of(s); !strings.HasSuffix(got, "haengine repair --store s --from HOST:PORT") || !strings.Contains(got, "promote a replica") {
+		t.Errorf("a damaged master: %q", got)
+	}
+}
+
+func TestShellWord(t *testing.T) {
+	for word, want := range map[string]string{"": "''", "a-b_c./d:1": "a-b_c./d:1", "a b": "'a b'", "it's": `'it'\''s'`, "$HOME": "'$HOME'"} {
+		if got := shellWord(word); got != want {
+			t.Errorf("%q is %s, want %s", word, got, want)
+		}
+	}
+}
