@@ -75,7 +75,7 @@ func mustBeFenced(t *testing.T, m *Engine, waiting []*Future) {
 		t.Errorf("confirmed offset %d, then %d of %d", confirmed, now, end)
 	}
 	eventually(t, "it serves no replica", func() bool { return len(m.Status().Replicas) == 0 })
-	if s := m.Status(); s.State != StateFenced || !strings.Contains(s.Reason, "lease") || s.Waiters != 0 {
+	if s := m.Status(); s.State != StateFenced || !strings.Contains(s.Reason, "lease") || s.Waiters != 0 || s.Trouble == nil || s.Trouble.Cause != "lease" {
 		t.Errorf("status %v, %q, %d waiters", s.State, s.Reason, s.Waiters)
 	}
 	if err := m.Ready(); err == nil {

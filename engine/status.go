@@ -53,6 +53,7 @@ type Trouble struct {
 	// Cause is one word. Of a slave: cluster, segments, range, diverged, behind,
 	// replaced, full, protocol, version or damaged, as one end refused the other.
 	// Of any node: damaged, bytes are not what they were; disk, an fsync failed.
+	// Of a master: lease, it has none.
 	Cause  string `json:"cause"`
 	Reason string `json:"reason"`           // a sentence with the offsets
 	Remedy string `json:"remedy,omitempty"` // as Options.Remedy says

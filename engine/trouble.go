@@ -18,6 +18,7 @@ const (
 	causeDamaged = "damaged"
 	causeDisk    = "disk"
 	causeRefused = "refused" // by a peer that does not say why
+	causeLease   = "lease"
 )
 
 // trouble is what keeps the node from its job, or nil.
@@ -28,6 +29,9 @@ func (e *Engine) trouble(s *Status) *Trouble {
 			t.Cause = causeDamaged
 		}
 		return &t
+	}
+	if s.State == StateFenced {
+		return &Trouble{Cause: causeLease, Reason: s.Reason}
 	}
 	if slave := e.slave.Load(); slave != nil {
 		return slave.trouble()

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -189,5 +190,47 @@ func TestFramesAreAsLargeAsWhatThereIs(t *testing.T) {
 		if f, _ := s.Next(log, 0); f.Bytes != c.afterward {
 			t.Errorf("%s: then a frame of %d bytes, want %d", c.name, f.Bytes, c.afterward)
 		}
+	}
+}
+
+// Between two haengine nodes frames grow with what the connection has carried: on
+// a link that breaks again and again some are whole each time.
+func TestFramesGrowWithWhatTheConnectionHasCarried(t *testing.T) {
+	own := Hello{VersionMin: 1, VersionMax: 1, ReplicaID: "m", SegmentBytes: 1 << 30, FrameBytes: mib}
+	log := Range{0, 20 * mib}
+	sizes := func(acks bool) (all []int32) {
+		s := NewSession(SessionConfig{SegmentBytes: 1 << 30, Hello: &own}, 0)
+		replica := own
+		replica.ReplicaID = "s"
+		for _, b := range [][]byte{AppendReport(nil, helloAsked), appendReply(nil, unitHello, AppendHello(nil, replica))} {
+			if err := s.Feed(b, log, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Prove(0, 0); err != nil {
+			t.Fatal(err)
+		}
+		s.ControlSent(len(s.Control()), 0)
+		for range 8 {
+			f, ok := s.Next(log, 0)
+			if !ok {
+				t.Fatal("no frame")
+			}
+			s.Sent(f, f.Bytes, 0)
+			all = append(all, f.Bytes>>10)
+			if acks {
+				report := appendExtendedReport(nil, extendedReport{kind: unitLog, acks: Acks{Received: f.End(), Damaged: notSaid}})
+				if err := s.Feed(report, log, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		return all
+	}
+	if got, want := sizes(true), []int32{64, 64, 128, 256, 512, 1024, 1024, 1024}; !slices.Equal(got, want) {
+		t.Errorf("frames of %v KiB, want %v", got, want)
+	}
+	if got, want := sizes(false), slices.Repeat([]int32{64}, 8); !slices.Equal(got, want) {
+		t.Errorf("without acknowledgements frames of %v KiB, want %v", got, want)
 	}
 }

@@ -274,6 +274,10 @@ func (s *Session) Next(log Range, now time.Duration) (f Frame, ok bool) {
 	return f, true
 }
 
+// firstFrameBytes is how large the frames of the extended protocol may be at the
+// beginning of a connection.
+const firstFrameBytes = 64 << 10
+
 // frameBytes returns the size of the next frame's body: it ends with the
 // segment, because a real slave drops a body that does not.
 func (s *Session) frameBytes(log Range) int32 {
@@ -281,7 +285,10 @@ func (s *Session) frameBytes(log Range) int32 {
 	most := min(left, s.cfg.SegmentBytes-s.sent%s.cfg.SegmentBytes)
 	if s.extended {
 		_, end := epochAt(s.epochs, s.sent)
-		most = min(most, end-s.sent, int64(s.replica.FrameBytes))
+		// No larger than what this connection has carried already: a frame counts
+		// only when it is whole, and on a link that breaks again and again large
+		// ones never would be.
+		most = min(most, end-s.sent, int64(s.replica.FrameBytes), max(firstFrameBytes, s.acked-s.start))
 	} else {
 		most = min(most, int64(s.cfg.FrameBytesMax))
 	}

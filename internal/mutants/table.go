@@ -50,7 +50,7 @@ var table = []Mutant{
 	},
 	{
 		Name: "a frame runs from one term into the next",
-		File: "transfer/session.go", Old: "most = min(most, end-s.sent, int64(s.replica.FrameBytes))", New: "most = min(most, max(end, most), int64(s.replica.FrameBytes))",
+		File: "transfer/session.go", Old: "most = min(most, end-s.sent, int64", New: "most = min(most, max(end, most), int64",
 		Run: "TestAnyOptionsAndFaults", Seeds: 100,
 	},
 	{
