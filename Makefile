@@ -1,8 +1,9 @@
 # The short way to the usual commands. Everything works without make, too.
 
 GO ?= go
+SIM_TIME ?= 10m
 
-.PHONY: help build test race lint fuzz demo bench interop-full ci clean
+.PHONY: help build test race lint fuzz sim demo bench interop-full ci clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,6 +22,9 @@ lint: ## gofmt, vet, golangci-lint, the house test
 
 fuzz: ## run every fuzz target for a short time
 	.ci/run fuzz
+
+sim: ## run simulations of fresh seeds for SIM_TIME (10m)
+	$(GO) test ./internal/sim -count=1 -timeout 0 -v -run '^TestSoak$$' -for $(SIM_TIME)
 
 demo: ## replicate, kill, recover and compare, on this machine
 	$(GO) run ./cmd/haengine demo

@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"path/filepath"
@@ -100,6 +101,49 @@ func (t *Twin) Kill() {
 	for _, n := range t.nodesLocked() {
 		n.data = unseen(n.data) // stores of dead mappings go nowhere
 	}
+}
+
+// Clone copies the disk with all that it may lose, but for its faults, limits
+// and the handles of others: what would be left if the power were cut now? seed
+// decides what that loses.
+func (t *Twin) Clone(seed uint64) *Twin {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := NewTwin(seed)
+	c.clock, c.inodes = t.clock, t.inodes
+	copies := map[*twinNode]*twinNode{}
+	for _, n := range t.nodesLocked() {
+		m := *n
+		m.data, m.stable, m.dropped = unseen(n.data), slices.Clone(n.stable), maps.Clone(n.dropped)
+		copies[n] = &m
+	}
+	c.live, c.durable = map[string]*twinNode{}, map[string]*twinNode{}
+	for path, n := range t.live {
+		c.live[path] = copies[n]
+	}
+	for path, n := range t.durable {
+		c.durable[path] = copies[n]
+	}
+	return c
+}
+
+// Flip changes the bits of mask in a byte of a file that nobody has open, on
+// the disk, as a bad disk does without a word.
+func (t *Twin) Flip(path string, at int64, mask byte) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n, err := t.findLocked("flip", path)
+	if err != nil {
+		return err
+	}
+	if at < 0 || at >= int64(min(len(n.data), len(n.stable))) {
+		return &fs.PathError{Op: "flip", Path: path, Err: fs.ErrInvalid}
+	}
+	n.data = unseen(n.data)
+	n.data[at] ^= mask
+	n.stable = slices.Clone(n.stable)
+	n.stable[at] ^= mask
+	return nil
 }
 
 // nodesLocked lists each file once, in the order of names.

@@ -77,6 +77,9 @@ func newDispatcher(l *Log, from int64) *dispatcher {
 
 // start begins to follow the log on a goroutine of its own.
 func (d *dispatcher) start() {
+	if d.log.opts.Manual {
+		return // Log.Work does it
+	}
 	d.stopped, d.done = make(chan struct{}), make(chan struct{})
 	go d.run()
 }
@@ -230,6 +233,17 @@ func (d *dispatcher) catchUp() error {
 	d.opening = false
 	d.resting.Store(err == nil)
 	return err
+}
+
+// work is a pass of a dispatcher without a goroutine.
+func (d *dispatcher) work() {
+	d.resting.Store(false)
+	if err := d.pass(); err != nil {
+		d.warn("consume queues cannot be written, trying again", err)
+		return
+	}
+	d.resting.Store(true)
+	d.announce()
 }
 
 // pass dispatches all complete records. After an error the records from Offset

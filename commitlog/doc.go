@@ -71,7 +71,9 @@
 // Publish on a replica, whose bytes come from a socket. The dispatcher follows
 // the end and fills the queues; on a replica it also checks what was received.
 // The flusher moves FlushedOffset, the keeper writes the small files and cleans
-// up. Each piece of state has one writer; readers load atomics.
+// up. Each piece of state has one writer; readers load atomics. With
+// Options.Manual the last three have no goroutine: the owner gives each its
+// turns (Log.Work).
 //
 // # What is guaranteed
 //

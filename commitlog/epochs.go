@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 )
 
 // epochsMax bounds the list: of more terms the oldest are forgotten.
@@ -204,7 +203,7 @@ func (k *keeper) saveEpochsLocked(list []Epoch) error {
 	}
 	err := replaceEpochFile(l.disk, l.root, list)
 	if k.epochsBehind = err != nil; k.epochsBehind {
-		k.warnLocked(time.Now(), "epochs are kept, but RocketMQ's file of them could not be written; it is tried again", err)
+		k.warnLocked(l.opts.Monotonic(), "epochs are kept, but RocketMQ's file of them could not be written; it is tried again", err)
 	}
 	return nil
 }

@@ -41,26 +41,38 @@ func newFlusher(l *Log) *flusher {
 	return f
 }
 
-func (f *flusher) start() { go f.run() }
+func (f *flusher) start() {
+	f.thorough = f.log.opts.Monotonic()
+	f.log.goes(f.run, f.done)
+}
 
 func (f *flusher) run() {
 	defer close(f.done)
 	tick := time.NewTicker(f.log.opts.FlushInterval)
 	defer tick.Stop()
-	f.thorough = time.Now()
 	for {
 		select {
 		case <-f.quit:
-			f.pass()
-			f.announce()
+			f.finish()
 			return
 		case <-f.kick:
-			for min(f.wanted.Load(), f.log.end.Load()) > f.log.flushed.Load() && f.pass() {
-			}
-		case now := <-tick.C:
-			f.interval(now)
+			f.serve()
+		case <-tick.C:
+			f.interval(f.log.opts.Monotonic())
 		}
 	}
+}
+
+// serve flushes what was asked for.
+func (f *flusher) serve() {
+	for min(f.wanted.Load(), f.log.end.Load()) > f.log.flushed.Load() && f.pass() {
+	}
+}
+
+// finish flushes what there is, for the last time.
+func (f *flusher) finish() {
+	f.pass()
+	f.announce()
 }
 
 // interval flushes without being asked, if there is enough to do or it was put
@@ -87,6 +99,9 @@ func (o *Options) flushDue(end, flushed int64, since time.Duration) bool {
 func (f *flusher) stop() {
 	close(f.quit)
 	<-f.done
+	if f.log.opts.Manual {
+		f.finish()
+	}
 }
 
 // RequestFlush has the log made durable up to offset soon, by one fdatasync
@@ -116,6 +131,9 @@ func (l *Log) Flush() error {
 	}
 	end := l.end.Load()
 	l.RequestFlush(end)
+	if l.opts.Manual {
+		l.Work(FlushWorker)
+	}
 	for {
 		changed := l.flusher.moved()
 		// A truncation may have taken the end back.
@@ -211,12 +229,12 @@ func (f *flusher) sync(s *segment, from, to int64) error {
 	if err != nil {
 		return err
 	}
-	began := time.Now()
+	began := f.log.opts.Monotonic()
 	if err := file.file.Sync(); err != nil {
 		return err
 	}
 	if f.log.opts.OnFsync != nil {
-		f.log.opts.OnFsync(time.Since(began))
+		f.log.opts.OnFsync(f.log.opts.Monotonic().Sub(began))
 	}
 	return s.checkSize(file.file)
 }

@@ -17,7 +17,11 @@ func (l *Log) TakeOver() (cut string, err error) {
 	border, end := l.dispatcher.Offset(), l.end.Load()
 	if border < end {
 		if !l.dispatcher.idle() {
-			return "", fmt.Errorf("records from offset %d on are not in their queues: %w", border, ErrNotQueued)
+			err := fmt.Errorf("records from offset %d on are not in their queues: %w", border, ErrNotQueued)
+			if why := l.dispatcher.trouble(); why != nil {
+				err = fmt.Errorf("%w: %w", err, why)
+			}
+			return "", err
 		}
 		if cut, err = l.Truncate(border); err != nil {
 			return cut, err

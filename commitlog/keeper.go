@@ -52,7 +52,7 @@ func newKeeper(l *Log) *keeper {
 	return k
 }
 
-func (k *keeper) start() { go k.run() }
+func (k *keeper) start() { k.log.goes(k.run, k.done) }
 
 func (k *keeper) run() {
 	defer close(k.done)
@@ -84,7 +84,7 @@ func (k *keeper) look() {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	now := time.Now()
+	now := k.log.opts.Monotonic()
 	k.syncQueuesLocked(now)
 	if err := k.saveLocked(false); err != nil {
 		k.warnLocked(now, "what is on the disk could not be noted", err)
@@ -122,7 +122,7 @@ func (k *keeper) syncQueuesLocked(now time.Time) {
 		return
 	}
 	k.queued = dispatched
-	k.queuesAfter = now.Add(keepShare * time.Since(now))
+	k.queuesAfter = now.Add(keepShare * k.log.opts.Monotonic().Sub(now))
 }
 
 // closed writes the hint and the checkpoint of a log that was flushed, after
@@ -144,7 +144,7 @@ func (k *keeper) saveLocked(all bool) error {
 	if err != nil {
 		return err
 	}
-	now := time.Now()
+	now := k.log.opts.Monotonic()
 	c := k.nextCheckpointLocked(h)
 	due := c != k.checkpoint && (all || now.Sub(k.checkpointAt) >= checkpointEvery)
 	if !due && h.same(&k.last) {

@@ -234,7 +234,9 @@ func (l *Log) sawTimestamp(ms int64) {
 // Close stops taking writes, flushes the log and the queues, and leaves the
 // store as a clean shutdown does: the unused next segment is removed, and the
 // abort file goes if the queues cover the log to its end. Views that are still
-// held stay valid. Later calls return the first one's error.
+// held stay valid. Later calls return the first one's error. A log that was in
+// trouble before is closed as it is, which is no error; trouble that the last
+// flush meets is one: what was appended last may not be on the disk.
 func (l *Log) Close() error {
 	l.closing.Do(func() { l.closing.err = l.shutdown() })
 	return l.closing.err
@@ -248,6 +250,7 @@ func (l *Log) shutdown() error {
 	l.append.Lock()
 	l.over.Store(true)
 	l.append.Unlock()
+	troubled := l.failed.Load() != nil
 
 	l.window.stop()
 	l.roller.stop()
@@ -256,6 +259,9 @@ func (l *Log) shutdown() error {
 	l.awaitDispatched(dispatchedAtClose)
 	l.dispatcher.stop()
 	err := l.finish()
+	if f := l.failed.Load(); f != nil && !troubled {
+		err = errors.Join(f, err)
+	}
 	close(l.stopped)
 	l.goroutines.Wait()
 	l.letGo()

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"syscall"
-	"time"
 )
 
 // queuesDirectory is where the consume queues are, below the store's root.
@@ -336,7 +335,7 @@ func (l *Log) begin(r *recovery) error {
 	k := l.keeper
 	k.queued = r.dispatchFrom
 	k.checkpoint = l.opened.checkpoint
-	k.checkpointAt, k.retainAt = time.Now(), time.Now()
+	k.checkpointAt, k.retainAt = l.opts.Monotonic(), l.opts.Monotonic()
 	l.flusher.timestamp.Store(k.checkpoint.PhysicTimestamp)
 	if err := removeAside(l.disk, l.root); err != nil {
 		return err
@@ -354,7 +353,7 @@ func (l *Log) begin(r *recovery) error {
 	err := k.saveLocked(false)
 	if errors.Is(err, syscall.ENOSPC) && r.hint != nil && r.hint.CutTo < 0 {
 		// What the old one says is still true. The keeper tries again.
-		k.warnLocked(time.Now(), "what is on the disk could not be noted", err)
+		k.warnLocked(l.opts.Monotonic(), "what is on the disk could not be noted", err)
 		return nil
 	}
 	return err
@@ -362,8 +361,10 @@ func (l *Log) begin(r *recovery) error {
 
 // run starts the goroutines.
 func (l *Log) run() {
-	l.goroutines.Add(1)
-	go l.reportTrouble()
+	if !l.opts.Manual {
+		l.goroutines.Add(1)
+		go l.reportTrouble()
+	}
 	l.roller.start()
 	l.window.start()
 	l.flusher.start()

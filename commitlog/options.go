@@ -46,7 +46,12 @@ type Options struct {
 	SegmentTimeout time.Duration // 5 s: how long an append waits for its next segment
 
 	Logger *slog.Logger     // nil: slog.Default()
-	Now    func() time.Time // nil: time.Now
+	Now    func() time.Time // the wall clock, of store timestamps; nil: time.Now
+
+	// Manual starts no goroutine: the owner has the work done by Log.Work, so
+	// that a run can be replayed step by step. For simulations.
+	Manual    bool
+	Monotonic func() time.Time // what intervals are measured with; it never goes back; nil: time.Now
 
 	OnFlushed      func(offset int64)      // FlushedOffset moved; the flusher's goroutine
 	OnDispatched   func(offset int64)      // DispatchedOffset moved; the dispatcher's goroutine
@@ -95,6 +100,9 @@ func (o Options) filled() (Options, error) {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Monotonic == nil {
+		o.Monotonic = time.Now
 	}
 	return o, errors.Join(errs...)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 )
 
@@ -39,7 +40,7 @@ func (q *queues) flush() error {
 			return err
 		}
 	}
-	for dir := range dirs {
+	for _, dir := range slices.Sorted(maps.Keys(dirs)) { // in one order, so that a simulation can be replayed
 		if err := q.disk.SyncDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("sync consume queue: %w", err)
 		}

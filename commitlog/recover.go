@@ -178,7 +178,10 @@ func (r *recovery) scan(w *walker, from int64) error {
 			}
 			at = border
 		case bad == nil && !r.clean:
-			if bad, err = w.lostSector(at, &h); err != nil {
+			if bad, err = w.lostSector(at, &h); err == nil && bad == nil {
+				bad, err = w.unfinished(at, &h)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -203,6 +206,8 @@ func (r *recovery) scan(w *walker, from int64) error {
 const (
 	KindMissing = "missing segment" // bytes that were durable, and their file is not there
 	KindTorn    = "lost sector"     // a power cut took a part that no checksum covers
+
+	KindUnfinished = "unfinished record" // its last bytes never came
 )
 
 // recoveryStep is how often progress is told, in bytes.

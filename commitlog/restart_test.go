@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/haengine/haengine/internal/fixture"
@@ -225,4 +226,15 @@ func TestQueueThatLagsBehindTheCheckpointIsCompleted(t *testing.T) {
 	l = mustOpen(t, testOptions(crashed))
 	checkQueues(t, l)
 	checkQueueEnd(t, l, "a", 0, 10)
+}
+
+// A log whose last flush fails says so when it is closed: nobody else would.
+func TestCloseTellsThatItsFlushFailed(t *testing.T) {
+	disk := NewTwin(5)
+	l := mustOpen(t, twinOptions(disk))
+	mustPut(t, l, "topic", 0, 100)
+	disk.Fail("sync", &TwinFault{Err: syscall.EIO, Path: segmentsDirectory})
+	if err := l.Close(); !errors.Is(err, syscall.EIO) || !errors.Is(err, ErrReadOnly) {
+		t.Errorf("closed: %v", err)
+	}
 }

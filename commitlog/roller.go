@@ -45,7 +45,7 @@ func newRoller(l *Log) *roller {
 	return r
 }
 
-func (r *roller) start() { go r.run() }
+func (r *roller) start() { r.log.goes(r.run, r.done) }
 
 func (r *roller) run() {
 	defer close(r.done)
@@ -124,6 +124,9 @@ func (r *roller) giveBack(s *segment) {
 // await waits until the segment that take asked for is there or cannot be
 // made.
 func (r *roller) await(limit time.Duration) error {
+	if r.log.opts.Manual {
+		r.log.Work(RollerWorker)
+	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for {

@@ -97,6 +97,9 @@ func (l *Log) faulted(err error) error {
 // awaitDispatched waits until all whole records are in their queues. false:
 // it cannot be so, or the time is over.
 func (l *Log) awaitDispatched(limit time.Duration) bool {
+	if l.opts.Manual {
+		l.dispatcher.work()
+	}
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	look := time.NewTicker(limit / 1000)

@@ -159,6 +159,38 @@ func (w *walker) lostSector(offset int64, h *Header) (*CorruptError, error) {
 	return nil, nil
 }
 
+// unfinished looks for the last bytes of a record that never came: a replica
+// died while it received them, so that what its segment was made with stands
+// there and behind. With the body whole the lengths add up all the same, and the
+// record would be another one than its master's. Neither a topic nor properties
+// end with a zero.
+func (w *walker) unfinished(offset int64, h *Header) (*CorruptError, error) {
+	size := int64(h.Size)
+	record, err := w.peek(offset, size)
+	if err != nil {
+		return nil, err
+	}
+	from, to := h.propertiesAt, h.propertiesEnd
+	if from == to {
+		from, to = h.topicAt, h.topicEnd
+	}
+	if from == to || record[to-1] != 0 {
+		return nil, nil
+	}
+	behind := make([]byte, min(fillerHeaderBytes, w.layout.segmentBytes-(offset+size)%w.layout.segmentBytes))
+	if err := w.readAt(behind, offset+size); err != nil || !zeros(behind) {
+		return nil, err
+	}
+	missing := to
+	for missing > from && record[missing-1] == 0 {
+		missing--
+	}
+	return &CorruptError{
+		Path: w.path(offset), Offset: offset, Kind: KindUnfinished,
+		Detail: fmt.Sprintf("bytes %d to %d of the record are zero, and so is what follows", missing, size),
+	}, nil
+}
+
 // zeros tells whether there is nothing else in b.
 func zeros(b []byte) bool {
 	for _, v := range b {

@@ -34,7 +34,7 @@ func newWindow(l *Log) *window {
 
 func (w *window) start() {
 	w.wake()
-	go w.run()
+	w.log.goes(w.run, w.done)
 }
 
 func (w *window) stop() {

@@ -2,72 +2,33 @@ package sim
 
 import (
 	"bytes"
+	"errors"
 	"time"
 
+	"github.com/haengine/haengine/commitlog"
 	"github.com/haengine/haengine/transfer"
 )
 
-// client drives a follower on one socket, as the engine's slave does.
+// client is a slave's side of one connection: it drives the follower as the
+// engine does (receive.go there), and plays the kernel that writes into the
+// segment.
 type client struct {
+	slave  *slave
 	node   *Node
 	socket *Socket
 	out    []byte // what is left of a report
 
-	preparing bool // the master's hello waits for its answer
-	armed     time.Duration
-}
+	unpublished int  // body bytes received past the log's end
+	paused      bool // the next segment is not there yet
+	preparing   bool // work off the loop goes on before the next byte is taken
+	armed       time.Duration
 
-// dial connects a node to its upstream, after the time that takes.
-func (n *Node) dial() {
-	w, life := n.world, n.life
-	w.clock.After(w.net.delay(), func() {
-		if n.life != life || n.client != nil {
-			return
-		}
-		if !n.upstream.up || n.upstream.unreachable {
-			n.ended(nil, ErrReset)
-			return
-		}
-		a, b := w.net.Connect()
-		c := &client{node: n, socket: a, armed: never}
-		a.Serve(c)
-		n.upstream.accept(b, n)
-		w.sockets = append(w.sockets, a)
-		n.client = c
-		n.dials++
-		now := w.clock.Now()
-		n.follower.SetPeer(n.upstream.name, len(n.epochs) > 0 && !w.cfg.PlainMaster)
-		report := n.follower.Begin(n.log.Range(), now)
-		c.report(report, now)
-		c.rearm()
-	})
-}
-
-// ended plans the next dial after a connection, or after a failed one.
-func (n *Node) ended(c *client, err error) {
-	w := n.world
-	n.client = nil
-	w.checkEnd(n, err)
-	if got, want := n.log.Discard(), n.follower.Unpublished(); got != want && c != nil {
-		w.fail("%s: %d bytes behind the end, the follower says %d", n.name, got, want)
-	}
-	n.follower.Ended(err, w.clock.Now())
-	next := n.backoff.Lost
-	if s := n.follower.State(); s == transfer.FollowerDiverged || s == transfer.FollowerRefused {
-		next = n.backoff.Refused
-	}
-	wait := next()
-	w.trace("%s: %v: %s; again in %v", n.name, n.follower.State(), n.follower.Reason(), wait)
-	life := n.life
-	w.clock.After(wait, func() {
-		if n.life == life && n.up {
-			n.dial()
-		}
-	})
+	began   bool  // in RocketMQ's protocol …
+	overlap int64 // … with so many bytes to compare
 }
 
 func (c *client) Readable() {
-	for !c.socket.Over() && !c.preparing {
+	for !c.socket.Over() && !c.paused && !c.preparing {
 		took, err := c.receive()
 		if err != nil {
 			c.socket.Close(err)
@@ -82,61 +43,110 @@ func (c *client) Readable() {
 
 // receive reads once, to where the follower wants the bytes.
 func (c *client) receive() (int, error) {
-	n, w := c.node, c.node.world
-	want := n.follower.Want()
+	f, n, now := c.slave.follower, c.node, c.node.world.clock.Now()
+	want := f.Want()
+	if want.Kind == transfer.WantStore {
+		return c.store(want)
+	}
 	buf := make([]byte, min(want.Bytes, 700))
 	got, err := c.socket.Read(buf)
 	if got == 0 {
 		return 0, err
 	}
 	buf = buf[:got]
-	now := w.clock.Now()
-	switch want.Kind {
-	case transfer.WantHeader:
-		if _, err := n.follower.Header(buf, n.log.Range(), now); err != nil {
-			return got, err
-		}
-		if hello, ok := n.follower.Greeting(); ok {
-			c.greeted(hello)
-		}
-		if e := n.follower.Epoch(); e.Number > 0 && (len(n.epochs) == 0 || e.Number > n.epochs[len(n.epochs)-1].Number) {
-			n.addEpoch(e)
-		}
-		if base, ok := n.follower.StartOffset(); ok {
-			n.start(base)
-		}
-	case transfer.WantCompare:
-		own := n.log.View(want.Offset, got)
-		equal := int64(0)
-		for equal < int64(got) && own[equal] == buf[equal] {
-			equal++
-		}
-		if bytes.Equal(own, buf) {
-			return got, n.follower.Compared(equal, -1, now)
-		}
-		return got, n.follower.Compared(equal, want.Offset+equal, now)
-	case transfer.WantStore:
-		if err := n.log.Place(want.Offset, buf); err != nil {
-			w.fail("%s: %v", n.name, err)
-		}
-		if publish := n.follower.Stored(int64(got), now); publish > 0 {
-			n.log.Publish(publish)
-			n.grew()
-		}
+	if want.Kind == transfer.WantHeader {
+		return got, c.header(buf)
 	}
+	own := make([]byte, got)
+	if _, err := n.log.ReadAt(own, want.Offset); err != nil {
+		return got, err
+	}
+	if bytes.Equal(own, buf) {
+		return got, f.Compared(int64(got), -1, now)
+	}
+	equal := 0
+	for own[equal] == buf[equal] {
+		equal++
+	}
+	return got, f.Compared(int64(equal), want.Offset+int64(equal), now)
+}
+
+func (c *client) header(b []byte) error {
+	f, n := c.slave.follower, c.node
+	if _, err := f.Header(b, n.span(), n.world.clock.Now()); err != nil {
+		return err
+	}
+	if hello, waits := f.Greeting(); waits {
+		c.greeted(hello)
+	} else if f.Extended() {
+		c.heard()
+	}
+	return nil
+}
+
+// store reads body bytes into the segment.
+func (c *client) store(want transfer.Want) (int, error) {
+	s, n := c.slave, c.node
+	room, err := c.room()
+	if errors.Is(err, commitlog.ErrSegmentPending) {
+		c.paused = true
+		n.stir()
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	body := room[c.unpublished:]
+	got, err := c.socket.Read(body[:min(int64(len(body)), want.Bytes, 700)])
+	if got == 0 {
+		return 0, err
+	}
+	c.unpublished += got
+	publish := s.follower.Stored(int64(got), n.world.clock.Now())
+	if publish == 0 {
+		return got, nil
+	}
+	if err := n.log.Publish(int(publish)); err != nil {
+		return got, err
+	}
+	c.unpublished -= int(publish)
+	s.backoff.Succeeded()
+	if n.world.cfg.Ack == transfer.Flushed || s.follower.Source().FlushWanted {
+		n.log.RequestFlush(n.log.EndOffset())
+	}
+	n.stir()
 	return got, nil
 }
 
-// start gives an empty log its place.
-func (n *Node) start(base int64) {
-	if err := n.log.StartAt(base); err != nil {
-		n.world.fail("%s: %v", n.name, err)
+// room gives the segment's free bytes; an empty log is begun where the master's
+// first frame says.
+func (c *client) room() ([]byte, error) {
+	f, l := c.slave.follower, c.node.log
+	base, ok := f.StartOffset()
+	if ok && l.EndOffset() == 0 && c.unpublished == 0 {
+		if err := l.StartAt(base); err != nil {
+			return nil, err
+		}
+		c.node.loadTerms()
+		if f.SkipByte() {
+			if _, err := l.Reserve(); err != nil {
+				return nil, err
+			}
+			if err := l.Publish(1); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return l.Reserve()
+}
+
+// resume goes on when the next segment is there.
+func (c *client) resume() {
+	if !c.paused || c.preparing || c.socket.Over() {
 		return
 	}
-	if n.follower.SkipByte() {
-		n.log.Append([]byte{0})
-		n.grew()
-	}
+	c.paused = false
+	c.Readable()
 }
 
 // turn reports and sets the timer after something happened.
@@ -144,33 +154,37 @@ func (c *client) turn() {
 	if c.socket.Over() {
 		return
 	}
-	n, now := c.node, c.node.world.clock.Now()
-	if n.follower.State() == transfer.FollowerTransferring {
-		n.backoff.Succeeded()
-	}
-	if report, ok := n.follower.FallBack(n.log.Range(), now); ok && len(c.out) == 0 {
-		c.report(report, now)
+	s, n, now := c.slave, c.node, c.node.world.clock.Now()
+	if len(c.out) == 0 {
+		if offset, ok := s.follower.FallBack(n.span(), now); ok {
+			s.confirmed, s.onReplicas = -1, false
+			c.report(offset, now)
+		}
 	}
 	if len(c.out) == 0 {
-		n.follower.SetAcks(n.log.flushed, -1)
-		if report, due := n.follower.NextReport(n.log.Range(), now); due {
-			c.report(report, now)
+		if s.follower.Extended() {
+			s.follower.SetAcks(n.durableNow(), n.damaged())
+		}
+		if offset, due := s.follower.NextReport(s.acknowledged(), now); due {
+			c.report(offset, now)
 		}
 	}
 	c.rearm()
 }
 
 func (c *client) report(offset int64, now time.Duration) {
-	n := c.node
-	if end := n.log.Range().End; offset > end && (end != 0 || offset != 1 && !n.follower.Extended()) {
-		n.world.fail("%s reports %d, its log ends at %d", n.name, offset, end)
+	f := c.slave.follower
+	if offset >= 0 && !f.Extended() && !c.began {
+		c.began, c.overlap = true, c.node.log.EndOffset()-offset
 	}
-	c.out = n.follower.AppendReport(nil, offset)
-	n.follower.Reported(offset, now)
-	c.Writable()
+	c.node.claims.reported(c, offset)
+	c.out = f.AppendReport(nil, offset)
+	f.Reported(offset, now)
+	c.flush()
 }
 
-func (c *client) Writable() {
+// flush hands the socket what is left of a report.
+func (c *client) flush() {
 	for len(c.out) > 0 {
 		n := c.socket.Write(c.out[:1+c.node.world.random.IntN(len(c.out))])
 		if n == 0 {
@@ -180,19 +194,25 @@ func (c *client) Writable() {
 	}
 }
 
+func (c *client) Writable() {
+	c.flush()
+	if len(c.out) == 0 {
+		c.turn()
+	}
+}
+
 func (c *client) rearm() {
-	n, w := c.node, c.node.world
-	at := n.follower.Deadline()
+	at := c.slave.follower.Deadline()
 	if c.socket.Over() || at >= c.armed {
 		return
 	}
 	c.armed = at
-	w.clock.At(at, func() {
+	c.node.at(at, func() {
 		if c.socket.Over() || c.armed != at {
 			return
 		}
 		c.armed = never
-		if err := n.follower.Expired(w.clock.Now()); err != nil {
+		if err := c.slave.follower.Expired(c.node.world.clock.Now()); err != nil {
 			c.socket.Close(err)
 			return
 		}
@@ -201,7 +221,7 @@ func (c *client) rearm() {
 }
 
 func (c *client) Closed(err error) {
-	if c.node.client == c {
-		c.node.ended(c, err)
+	if c.slave.client == c {
+		c.slave.ended(c, err)
 	}
 }

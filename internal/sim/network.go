@@ -9,8 +9,9 @@ import (
 
 // What an end of a connection is told when it breaks.
 var (
-	ErrReset  = errors.New("connection reset by peer")
-	ErrClosed = errors.New("connection closed by this side")
+	ErrReset   = errors.New("connection reset by peer")
+	ErrTimeout = errors.New("nobody takes what was sent")
+	ErrClosed  = errors.New("connection closed by this side")
 )
 
 // Network carries byte streams between sockets, on a clock, with chance drawn
@@ -21,6 +22,7 @@ type Network struct {
 
 	DelayMin, DelayMax time.Duration // of a piece, one way
 	PieceMax           int           // a write is cut into pieces of at most this many bytes
+	GiveUp             time.Duration // after a write whose bytes nobody takes (TCP_USER_TIMEOUT); 0: never
 	Room               int           // bytes on their way in one direction before writes are refused
 }
 
@@ -48,6 +50,7 @@ type Socket struct {
 	silent   bool          // nothing gets through; it is kept, as TCP would send it again
 	kept     []func()
 	dead     bool // nothing gets through ever again
+	doomed   bool // something was written since
 }
 
 // Connect makes a connection; Serve must be called for both ends at once.
@@ -72,13 +75,29 @@ func (s *Socket) Write(b []byte) int {
 	if n <= 0 {
 		return 0
 	}
+	if s.dead && !s.doomed && s.net.GiveUp > 0 {
+		s.doomed = true
+		s.net.Clock.After(s.net.GiveUp, func() { s.end(ErrTimeout) })
+	}
 	s.onTheWay += n
 	for rest := b[:n]; len(rest) > 0; {
-		piece := append([]byte(nil), rest[:1+s.net.Random.IntN(min(len(rest), s.net.PieceMax))]...)
-		rest = rest[len(piece):]
+		length := min(len(rest), s.net.PieceMax)
+		if s.net.Random.IntN(4) == 0 {
+			length = 1 + s.net.Random.IntN(length)
+		}
+		piece := append([]byte(nil), rest[:length]...)
+		rest = rest[length:]
 		s.carry(func() { s.arrive(piece) })
 	}
 	return n
+}
+
+// part is what of a write is tried at once: all of it, or as chance has it less.
+func (w *World) part(b []byte) []byte {
+	if w.chance(3) {
+		return b[:1+w.random.IntN(len(b))]
+	}
+	return b
 }
 
 // carry makes do happen at the other end, after a delay and after all that was

@@ -1,55 +1,16 @@
 package sim
 
 import (
-	"bytes"
 	"fmt"
+	"hash"
+	"hash/fnv"
 	"math/rand/v2"
 	"strconv"
 	"time"
 
+	"github.com/haengine/haengine/commitlog"
 	"github.com/haengine/haengine/transfer"
 )
-
-// Config is a run. The zero value of a size or a time is a default.
-type Config struct {
-	Seed         uint64
-	Replicas     int           // of the master
-	Cascade      bool          // one more replica follows the first one
-	Fork         bool          // the master may crash and lose what was not durable: a second history
-	HistoryFirst bool          // an empty replica that reports 0 gets the whole log
-	Extended     bool          // all nodes speak the extended protocol if the peer does
-	PlainMaster  bool          // but for the first one
-	Failover     bool          // now and then another node becomes the master
-	Segment      int64         // bytes
-	OverlapBytes int64         // what a replica compares again
-	FrameBytes   int           // largest body
-	Rate         int64         // bytes a second to a live replica on a session; 0: no limit
-	CatchUpRate  int64         // the same to one that is catching up
-	CatchUpBytes int64         // behind by more it is; 0: the protocol's own
-	Storm        time.Duration // how long faults come
-	Settle       time.Duration // how long it may take until all is well after that
-	Trace        func(at time.Duration, text string)
-}
-
-func (c Config) filled() Config {
-	c.Replicas = max(c.Replicas, 1)
-	if c.Segment == 0 {
-		c.Segment = 4096
-	}
-	if c.OverlapBytes == 0 {
-		c.OverlapBytes = 256
-	}
-	if c.FrameBytes == 0 {
-		c.FrameBytes = 1000
-	}
-	if c.Storm == 0 {
-		c.Storm = 60 * time.Second
-	}
-	if c.Settle == 0 {
-		c.Settle = 3 * time.Minute
-	}
-	return c
-}
 
 // ViolationError is something that must not be.
 type ViolationError struct {
@@ -68,12 +29,26 @@ type World struct {
 	clock     Clock
 	random    *rand.Rand
 	net       Network
-	nodes     []*Node // the first is the master
+	nodes     []*Node
+	primary   *Node // whom the operator holds for the master
 	sockets   []*Socket
-	histories [][]byte // what the master's log once was; the last is its log now
+	dials     map[string]int // connections made, by node
 	appending bool
-	terms     int32 // the last that was begun
+	calmed    bool
+	scripted  bool // nobody repairs anything by himself
 	failed    *ViolationError
+
+	// What the checker knows.
+	histories []*history
+	pending   []*put // waits of processes that live
+	done      []*put // returned OK
+	lent      []loan
+	looked    int            // of lent, last
+	flips     map[int64]bool // offsets of bytes that a bad disk changed
+	puts      int
+	acked     int
+	bodies    int
+	sum       hash.Hash64 // of all that happened
 }
 
 // Result is what a run came to.
@@ -81,16 +56,27 @@ type Result struct {
 	Events    int
 	Bytes     int64 // of the master's log
 	Histories int
+	Puts      int           // appended
+	Acked     int           // of them returned OK after a wait
+	Time      time.Duration // simulated
 	Settled   time.Duration // after the storm
+	Sum       uint64        // of all that happened: the same seed gives the same
 }
 
 // Run runs a world and returns the first *ViolationError, or nil.
-func Run(cfg Config) (Result, error) {
+func Run(cfg Config) (r Result, err error) {
 	w := newWorld(cfg.filled())
-	r := Result{}
-	w.clock.After(0, w.appendSome)
-	w.clock.After(0, w.flushSome)
+	defer func() {
+		if p := recover(); p != nil {
+			err = &ViolationError{Seed: cfg.Seed, At: w.clock.Now(), Text: fmt.Sprint("panic: ", p)}
+			if cfg.Trace != nil {
+				panic(p)
+			}
+		}
+	}()
+	w.clock.After(0, w.putSome)
 	w.clock.After(0, w.storm)
+	w.clock.After(0, w.operate)
 	for w.failed == nil && w.clock.Step(w.cfg.Storm) {
 		r.Events++
 		w.check()
@@ -105,11 +91,9 @@ func Run(cfg Config) (Result, error) {
 			break
 		}
 	}
-	if w.failed == nil && !w.settled() {
-		w.fail("not settled: %s", w.describe())
-	}
-	r.Bytes, r.Histories = w.nodes[0].log.Range().End, len(w.histories)
-	r.Settled = w.clock.Now() - w.cfg.Storm
+	w.atEnd()
+	r.Bytes, r.Histories, r.Puts, r.Acked = w.primary.highest, len(w.histories), w.puts, w.acked
+	r.Time, r.Settled, r.Sum = w.clock.Now(), w.clock.Now()-w.cfg.Storm, w.sum.Sum64()
 	if w.failed != nil {
 		return r, w.failed
 	}
@@ -117,99 +101,130 @@ func Run(cfg Config) (Result, error) {
 }
 
 func newWorld(cfg Config) *World {
-	w := &World{cfg: cfg, random: rand.New(rand.NewPCG(cfg.Seed, 0)), histories: [][]byte{nil}, appending: true}
-	w.net = Network{Clock: &w.clock, Random: w.random}
-	w.fair()
-	add := func(name string, upstream *Node) {
-		w.nodes = append(w.nodes, &Node{world: w, name: name, upstream: upstream, log: Log{segment: cfg.Segment}})
-	}
-	add("master", nil)
+	w := emptyWorld(cfg)
+	w.primary = w.add("master", nil)
 	for i := range cfg.Replicas {
-		add("replica "+strconv.Itoa(i+1), w.nodes[0])
+		w.add("replica "+strconv.Itoa(i+1), w.primary)
 	}
 	if cfg.Cascade {
-		add("cascade", w.nodes[1])
+		w.add("cascade", w.nodes[1])
 	}
 	for _, n := range w.nodes {
-		n.quorum = transfer.NewQuorum()
-		w.clock.After(w.upTo(3*time.Second), func() {
-			if n.life == 0 {
-				n.begin()
-			}
-		})
+		n.plain = !cfg.Extended || cfg.PlainMaster && n == w.primary
+		w.clock.After(w.upTo(3*time.Second), n.start)
 	}
 	return w
 }
 
-// appendSome puts a record into the master's log, now and then a large one. The
-// byte at an offset is a function of offset and history, different in each, and
-// the first is 0.
-func (w *World) appendSome() {
-	if !w.appending {
-		return
+// emptyWorld has no machine yet.
+func emptyWorld(cfg Config) *World {
+	w := &World{
+		cfg: cfg, random: rand.New(rand.NewPCG(cfg.Seed, 0)), appending: true,
+		dials: map[string]int{}, flips: map[int64]bool{}, sum: fnv.New64a(),
 	}
-	if m := w.nodes[0]; m.up {
-		n := 1 + w.random.IntN(300)
-		if w.chance(20) {
-			n *= 20
-		}
-		b := w.bytesFor(m.log.Range().End, n)
-		m.log.Append(b)
-		m.grew()
-	}
-	w.clock.After(w.upTo(100*time.Millisecond), w.appendSome)
+	w.net = Network{Clock: &w.clock, Random: w.random, GiveUp: transfer.DefaultHousekeeping}
+	w.fair()
+	return w
 }
 
-// bytesFor gives what the present history has at an offset.
-func (w *World) bytesFor(from int64, n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		if p := uint64(from) + uint64(i); p > 0 {
-			b[i] = byte(p*0x9e3779b97f4a7c15>>40) + byte(len(w.histories))
+// add makes a machine, switched off.
+func (w *World) add(name string, upstream *Node) *Node {
+	n := &Node{world: w, name: name, upstream: upstream, disk: commitlog.NewTwin(w.random.Uint64())}
+	w.nodes = append(w.nodes, n)
+	return n
+}
+
+// segment is the size that logs have.
+func (w *World) segment() int64 { return w.cfg.Segment }
+
+// note adds what is there now to the sum of the run.
+func (w *World) note() {
+	var b [24]byte
+	for _, n := range w.nodes {
+		if !n.up {
+			continue
+		}
+		if at := [2]int64{n.log.EndOffset(), n.log.FlushedOffset()}; at != n.noted {
+			n.noted = at
+			b = appendInts(b, int64(w.clock.Now()), n.log.EndOffset(), n.log.FlushedOffset())
+			_, _ = w.sum.Write(b[:]) // never fails
+		}
+	}
+}
+
+func appendInts(b [24]byte, list ...int64) [24]byte {
+	for i, v := range list {
+		for j := range 8 {
+			b[8*i+j] = byte(v >> (8 * j))
 		}
 	}
 	return b
 }
 
-// flushSome makes some node's log durable.
-func (w *World) flushSome() {
-	w.nodes[w.random.IntN(len(w.nodes))].log.Flush()
-	if w.appending {
-		w.clock.After(w.upTo(500*time.Millisecond), w.flushSome)
+// atEnd looks at all that there is once more.
+func (w *World) atEnd() {
+	if w.failed == nil && !w.settled() {
+		w.fail("not settled: %s", w.describe())
 	}
-}
-
-// fork begins a new history at an offset: the master is about to lose the rest.
-func (w *World) fork(at int64) {
-	w.histories[len(w.histories)-1] = bytes.Clone(w.nodes[0].log.bytes)
-	w.histories = append(w.histories, nil)
-	w.trace("history %d begins at %d", len(w.histories), at)
-}
-
-// history returns the bytes of a history from offset 0 on.
-func (w *World) history(i int) []byte {
-	if i == len(w.histories)-1 {
-		return w.nodes[0].log.bytes
+	w.checkLent(len(w.lent))
+	for _, n := range w.nodes {
+		if w.failed != nil {
+			return
+		}
+		n.proof = proof{}
+		w.checkLog(n)
+		if !w.prefix(n, w.primary) {
+			w.fail("%s has other bytes than %s in the end", n.name, w.primary.name)
+		}
+		w.checkQueues(n)
+		w.checkTerms(n)
 	}
-	return w.histories[i]
+	w.checkPromised()
 }
 
 func (w *World) settled() bool {
 	for _, n := range w.nodes {
-		if !n.up || !n.settled() {
+		if !n.up || n.paused || n.tainted || n.log.Writable() != nil || !n.settled() {
 			return false
 		}
 	}
-	return true
+	return len(w.pending) == 0
+}
+
+// settled tells whether the node has its upstream's log and the upstream knows
+// it.
+func (n *Node) settled() bool {
+	if n == n.world.primary {
+		return n.slave == nil && n.log.DispatchedOffset() == n.log.EndOffset()
+	}
+	if n.slave == nil || n.upstream != n.world.upstreamOf(n) || !n.upstream.up {
+		return false
+	}
+	end := n.world.primary.log.EndOffset()
+	if n.log.EndOffset() != end || n.log.DispatchedOffset() != end {
+		return false
+	}
+	for _, s := range n.upstream.servers {
+		if s.peer == n && s.session.Acked() == end {
+			return true
+		}
+	}
+	return false
 }
 
 func (w *World) describe() string {
 	text := ""
 	for _, n := range w.nodes {
-		held := n.log.Range()
-		text += fmt.Sprintf("%s up %v [%d, %d)", n.name, n.up, held.Min, held.End)
-		if n.follower != nil {
-			text += fmt.Sprintf(" %v %q", n.follower.State(), n.follower.Reason())
+		text += fmt.Sprintf("%s up %v", n.name, n.up)
+		if n.up {
+			held := n.span()
+			text += fmt.Sprintf(" [%d, %d) dispatched %d", held.Min, held.End, n.log.DispatchedOffset())
+			if err := n.log.Writable(); err != nil {
+				text += fmt.Sprintf(" %q", err)
+			}
+			if n.slave != nil {
+				text += fmt.Sprintf(" follows %s %v %q", n.upstream.name, n.slave.follower.State(), n.slave.follower.Reason())
+			}
 		}
 		text += "; "
 	}

@@ -1,0 +1,47 @@
+package commitlog
+
+import (
+	"fmt"
+	"testing"
+)
+
+// A replica that dies inside a record has the front of it, and zeros behind. It
+// must not be taken for a whole one, wherever it was cut off: its bytes would
+// not be the master's.
+func TestReplicaThatDiesInsideARecordHasNoneOfIt(t *testing.T) {
+	for _, properties := range []string{"", "KEYS\x01abc\x02TAGS\x01x\x02"} {
+		o := twinOptions(NewTwin(3))
+		master := mustOpen(t, o)
+		for i := range 2 {
+			e, err := master.Encode(&Message{Topic: "orders", Body: fmt.Appendf(nil, "body %d", i), Properties: properties})
+			must(t, err)
+			_, err = master.Append(e, nil)
+			must(t, err)
+			e.Release()
+		}
+		all := make([]byte, master.EndOffset())
+		_, err := master.ReadAt(all, 0)
+		must(t, err)
+		first := recordSizeWord(all)
+		must(t, master.Close())
+		for received := first + 1; received < int64(len(all)); received++ {
+			disk := NewTwin(4)
+			o.Disk = disk
+			replica := mustOpen(t, o)
+			copy(mustReserve(t, replica), all[:received])
+			must(t, replica.Publish(int(received)))
+			disk.PowerOffAfter(0) // the dying process does nothing more
+			_ = replica.Close()
+			disk.Kill()
+			replica = mustOpen(t, o)
+			want := first
+			if zeros(all[received:]) { // what stands there is what would have come
+				want = int64(len(all))
+			}
+			if end := replica.EndOffset(); end != want {
+				t.Errorf("%d of %d bytes came, and the log ends at %d, want %d", received, len(all), end, want)
+			}
+			must(t, replica.Close())
+		}
+	}
+}
