@@ -3,7 +3,7 @@
 GO ?= go
 SIM_TIME ?= 10m
 
-.PHONY: help build test race lint fuzz sim demo bench interop-full ci clean
+.PHONY: help build test race lint fuzz sim mutants demo bench interop-full ci clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ fuzz: ## run every fuzz target for a short time
 
 sim: ## run simulations of fresh seeds for SIM_TIME (10m)
 	$(GO) test ./internal/sim -count=1 -timeout 0 -v -run '^TestSoak$$' -for $(SIM_TIME)
+
+mutants: ## break the program on purpose, and see that the simulation notices
+	$(GO) test ./internal/mutants -count=1 -timeout 60m -v -run Found -all
 
 demo: ## replicate, kill, recover and compare, on this machine
 	$(GO) run ./cmd/haengine demo
