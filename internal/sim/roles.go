@@ -141,7 +141,7 @@ func (n *Node) confirmedOffset() int64 {
 	}
 	if cfg.Copies > 1 {
 		offset = min(offset, n.quorum.Committed(cfg.Ack, cfg.Copies-1))
-		raise(&n.onReplicas, offset)
+		n.log.NoteConfirmed(offset)
 	}
 	raise(&n.confirmed, offset)
 	return n.confirmed

@@ -174,7 +174,7 @@ func (c *client) heard() {
 	source := s.follower.Source()
 	s.confirmed, s.onReplicas = source.Confirmed, source.OnReplicas
 	if source.OnReplicas {
-		raise(&n.onReplicas, min(source.Confirmed, n.log.EndOffset()))
+		n.log.NoteConfirmed(min(source.Confirmed, n.log.EndOffset()))
 	}
 	if e := s.follower.Epoch(); e.Number > s.epoch.Number {
 		s.epoch = e
