@@ -206,7 +206,10 @@ func (s *slave) dial() {
 		var addrs []netip.AddrPort
 		var err error
 		if s.e.opts.Ack == AckFlushed {
-			err = s.log.Flush() // the first report acknowledges, too
+			// The first report acknowledges, too.
+			if err = s.log.Flush(); err == nil {
+				err = s.log.AwaitChecked(s.e.opts.Housekeeping)
+			}
 		}
 		if err == nil {
 			addrs, err = resolve(s.context, s.master)
