@@ -34,6 +34,9 @@ type CompareOptions struct {
 
 	HelloTimeout  time.Duration // how long the node may be silent at first; 0: 5 s. RocketMQ's is for ever
 	AnswerTimeout time.Duration // how long it may take for one answer; 0: 1 min
+
+	node  string                                          // replica id that the node must have; empty: any
+	until func(node transfer.Hello) (to int64, err error) // up to where both should be the same; nil: all
 }
 
 // NodeInfo is what a node says of itself to somebody who compares.
@@ -43,6 +46,14 @@ type NodeInfo struct {
 	MinOffset, MaxOffset int64
 	Epochs               []commitlog.Epoch // ascending
 	Answers              bool              // it gives checksums of its log
+}
+
+// Epoch is the number of the node's last epoch; 0: none.
+func (n *NodeInfo) Epoch() int32 {
+	if len(n.Epochs) == 0 {
+		return 0
+	}
+	return n.Epochs[len(n.Epochs)-1].Number
 }
 
 // Comparison is what a comparison found.
@@ -80,10 +91,21 @@ func Compare(ctx context.Context, address string, log *commitlog.Log, o CompareO
 // compareLog compares what the log and the node's have in common.
 func (p *peer) compareLog(log *commitlog.Log, o *CompareOptions) (Comparison, error) {
 	c := Comparison{Node: p.info(), Differs: -1}
+	if o.node != "" && o.node != c.Node.ReplicaID {
+		return c, fmt.Errorf("%s: %w: replica %q answers, not %q", p.address, ErrChanging, c.Node.ReplicaID, o.node)
+	}
 	c.From = max(o.From, log.MinOffset(), c.Node.MinOffset)
 	c.To = min(log.EndOffset(), c.Node.MaxOffset)
 	if o.To > 0 {
 		c.To = min(c.To, o.To)
+	}
+	if o.until != nil {
+		hello, _ := p.asker.Hello()
+		to, err := o.until(hello)
+		if err != nil {
+			return c, err
+		}
+		c.To = min(c.To, to)
 	}
 	c.To = max(c.To, c.From)
 	if c.To > c.From && !c.Node.Answers {
@@ -145,7 +167,8 @@ func (p *peer) compare(log *commitlog.Log, c *Comparison, o *CompareOptions) err
 // question asks for as much of [from, to) as the node answers at once.
 func (p *peer) question(from, to, piece int64) transfer.Question {
 	hello, _ := p.asker.Hello()
-	limits := hello.Questions
+	// No more than we answer ourselves: an answer has to fit what we read.
+	limits := transfer.QuestionLimits{Sums: min(hello.Questions.Sums, transfer.QuestionSumsMax), Bytes: min(hello.Questions.Bytes, transfer.QuestionBytesMax)}
 	piece = min(piece, limits.Bytes)
 	return transfer.Question{From: from, To: min(to, from+min(limits.Bytes, limits.Sums*piece)), Piece: piece}
 }

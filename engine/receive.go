@@ -144,14 +144,10 @@ func (s *slave) grew() {
 	}
 }
 
-// room gives the segment's free bytes; an empty log is begun where it was told
-// to, or where the master's first frame says.
+// room gives the segment's free bytes; an empty log is begun where the master's
+// first frame says.
 func (s *slave) room() ([]byte, error) {
 	base, ok := s.follower.StartOffset()
-	if !ok {
-		base = s.held().End
-		ok = base > 0
-	}
 	if ok && s.log.EndOffset() == 0 && s.unpublished == 0 {
 		if err := s.log.StartAt(base); err != nil {
 			return nil, err

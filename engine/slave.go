@@ -81,7 +81,9 @@ type slave struct {
 	cuts      atomic.Int64  // how often our log was cut
 	ended     chan struct{} // closed when the connection is over after stop
 
-	broken error // the log's trouble: no further connection
+	door   slaveDoor   // of our own replicas
+	later  atomic.Bool // the next dial is not to be soon; stored by work off the loop
+	broken error       // the log's trouble: no further connection
 	over   bool
 
 	shared struct {
@@ -92,6 +94,8 @@ type slave struct {
 		address   string
 		lastError string
 		trouble   *Trouble // of this state; never edited
+		connected string   // address of the extended connection, and
+		node      string   // replica id of the master at its end
 	}
 }
 
@@ -103,11 +107,15 @@ func newSlave(e *Engine, master string) *slave {
 		compare: make([]byte, overlapBytes), own: make([]byte, overlapBytes),
 		follower: transfer.NewFollower(transfer.FollowerConfig{
 			SegmentBytes: e.log.SegmentBytes(), Heartbeat: e.opts.Heartbeat, Housekeeping: e.opts.Housekeeping,
-			OverlapBytes: overlapBytes, FrameBytesLimit: frameBytesLimit, LastSegment: e.opts.From == FromLastSegment,
+			OverlapBytes: overlapBytes, FrameBytesLimit: frameBytesLimit, LastSegment: e.opts.From == FromLastSegment, Elsewhere: e.opts.From > 0,
 			Extended: e.opts.Wire == WireAuto,
 		}),
 	}
 	s.confirmed.Store(-1)
+	s.door.master = e.master
+	if e.identityNow().Differs {
+		s.door.close(&transfer.RefusalError{Code: transfer.RefusedDiverged, Text: "this node's log is known to differ from its master's"})
+	}
 	s.context, s.cancel = context.WithCancel(context.Background())
 	s.timer = loop.NewTimer(s.due)
 	s.wake = loop.NewWaker(func() {
@@ -131,6 +139,7 @@ func (s *slave) start() {
 // stop ends the connection and waits until the loop has let go of the log.
 func (s *slave) stop() {
 	s.cancel()
+	defer s.door.open()
 	defer s.lookups.Wait()
 	if !s.loop.Post(func() {
 		if s.over {
@@ -170,15 +179,8 @@ func (s *slave) diskTrouble(err error) {
 	})
 }
 
-// held is what our log holds. One without a place stands where it was told to
-// begin.
 func (s *slave) held() transfer.Range {
-	r := transfer.Range{Min: s.log.MinOffset(), End: s.log.EndOffset()}
-	if from := s.e.opts.From; r.End == 0 && from > 0 {
-		r.Min = from.segment(s.log.SegmentBytes())
-		r.End = r.Min
-	}
-	return r
+	return transfer.Range{Min: s.log.MinOffset(), End: s.log.EndOffset()}
 }
 
 // acknowledged is what the slave reports to have received: all it holds, or with
@@ -287,6 +289,10 @@ func (s *slave) connected(c *reactor.Conn) {
 	s.address = c.RemoteAddr().String()
 	s.follower.SetPeer(s.address, len(*s.e.terms.Load()) > 0)
 	first := s.follower.Begin(s.held(), now)
+	if err := s.follower.Expired(now); err != nil {
+		c.Close(err)
+		return
+	}
 	s.writeReport(first, now)
 	s.noteState()
 	s.rearm()
@@ -300,6 +306,10 @@ func (s *slave) sendReport(now time.Duration) {
 	if offset, ok := s.follower.FallBack(s.held(), now); ok {
 		s.confirmed.Store(-1)
 		s.onReplicas.Store(false)
+		if err := s.follower.Expired(now); err != nil {
+			s.conn.Close(err)
+			return
+		}
 		s.writeReport(offset, now)
 		return
 	}
@@ -388,7 +398,7 @@ func (s *slave) lost(err error, reason string) {
 	wait := s.backoff.Lost
 	var refusal *transfer.RefusalError
 	switch state := s.follower.State(); {
-	case errors.As(err, &refusal) && refusal.Code == transfer.RefusedStopping: // back soon
+	case errors.As(err, &refusal) && refusal.Code == transfer.RefusedStopping && !s.later.Swap(false): // back soon
 	case refusal != nil, state == transfer.FollowerDiverged, state == transfer.FollowerRefused, reason == reasonLogTrouble:
 		wait = s.backoff.Refused
 	}

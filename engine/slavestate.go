@@ -31,11 +31,10 @@ func (s *slave) note(state transfer.FollowerState, refusal *transfer.RefusalErro
 	if err != nil {
 		s.shared.lastError = sentence(err)
 	}
-	if changed || refusal != nil {
+	if cause := causeOf(state, refusal); cause != "" && (changed || refusal != nil) {
+		s.shared.trouble = &Trouble{Cause: cause, Reason: sentence(err)}
+	} else if changed {
 		s.shared.trouble = nil
-		if cause := causeOf(state, refusal); cause != "" {
-			s.shared.trouble = &Trouble{Cause: cause, Reason: sentence(err)}
-		}
 	}
 	s.shared.Unlock()
 	if changed {

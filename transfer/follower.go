@@ -99,7 +99,9 @@ func (f *Follower) Begin(log Range, now time.Duration) (report int64) {
 // last segment", and the byte skipped is the top byte of a record's size, which
 // is 0. If that brought nothing, the next connection reports 0. A log that
 // holds data reports an offset up to OverlapBytes before its end, in the
-// segment of its last byte and never 0, and compares what comes again.
+// segment of its last byte and never 0, and compares what comes again. One that
+// has to begin at an offset is refused at once: ask Expired before the report goes
+// out.
 func (f *Follower) beginPlain(log Range, now time.Duration) (report int64) {
 	c := connection{
 		live: true, header: NewHeaderDecoder(), reported: -1,
@@ -121,6 +123,9 @@ func (f *Follower) beginPlain(log Range, now time.Duration) (report int64) {
 	c.verified = c.empty || c.first == log.End
 	f.connection = c
 	switch {
+	case c.empty && f.cfg.Elsewhere:
+		f.failed = refuse(RefusedProtocol, "a RocketMQ master cannot be asked for a copy that begins at an offset, only for all it has or for its last segment")
+		f.enter(FollowerRefused, f.failed.Error())
 	case f.sticky():
 	case c.verified:
 		f.enter(FollowerTransferring, "")

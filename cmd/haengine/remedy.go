@@ -25,6 +25,9 @@ func (r remedy) of(s engine.Status) string {
 	if r.admin != "" && r.admin != defaultAdminListen {
 		promote += " --admin " + shellWord(r.admin)
 	}
+	if empty := s.MaxOffset == s.MinOffset; empty && (s.Trouble.Cause == "range" || s.Trouble.Cause == "protocol") {
+		return "start this node with another --from: first begins with what its master has"
+	}
 	switch s.Trouble.Cause {
 	case "disk":
 		return "look at the disk, then restart this node: what it could not make durable is read again"
@@ -36,9 +39,6 @@ func (r remedy) of(s engine.Status) string {
 	case "diverged":
 		return "stop this node, then: " + repair
 	case "range":
-		if s.MaxOffset == s.MinOffset {
-			return "start this node with another --from: first begins with what its master has"
-		}
 		return "stop this node, then, to begin with what its master still has: " + reseed
 	case "behind":
 		return "if this node's log is the one to keep: " + promote + "; if the master's is: stop this node, then: " + repair

@@ -63,7 +63,7 @@ func newRepair() *cobra.Command {
 			}
 			r, err := planRepair(cmd, store, from, at)
 			if err == nil && yes && r.Cut != nil {
-				r.Kept, err = engine.CutStore(writeOptions(cmd, store), *r.Cut)
+				r.Kept, err = engine.CutStore(writeOptions(cmd, store), *r.Cut, r.MaxOffset)
 				r.Done = err == nil
 			}
 			if err != nil {
@@ -113,6 +113,9 @@ func planRepair(cmd *cobra.Command, store, from string, at int64) (repair, error
 		return r, err
 	}
 	r.take(p)
+	if known := l.Confirmed(); r.Cut != nil && known > *r.Cut {
+		r.Notes = append(r.Notes, fmt.Sprintf("puts up to offset %d are known to be complete on replicas: give up what lies from %d on only if no other node has it, or the one that stays does", known, *r.Cut))
+	}
 	return r, nil
 }
 

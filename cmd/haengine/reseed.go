@@ -103,6 +103,12 @@ func planReseed(cmd *cobra.Command, store, from string) (reseed, error) {
 	if l, err := openStore(cmd, store); err == nil {
 		low, end := l.MinOffset(), l.EndOffset()
 		r.MinOffset, r.MaxOffset = &low, &end
+		if epoch, theirs := engine.LastWritten(l), node.Epoch(); epoch > theirs {
+			return r, errors.Join(fmt.Errorf("%s is in epoch %d, the store's log in epoch %d: it is an older master, and what it lacks would be given up; start this store as the master, or move it away by hand", from, theirs, epoch), l.Close())
+		}
+		if known := l.Confirmed(); known > node.MaxOffset {
+			r.Notes = append(r.Notes, fmt.Sprintf("puts up to offset %d are known to be complete on replicas, and the node's log ends at %d", known, node.MaxOffset))
+		}
 		if end > node.MaxOffset {
 			r.Notes = append(r.Notes, fmt.Sprintf("the node's log ends at %d, this one at %d: what the node does not have is only in cut/ then", node.MaxOffset, end))
 		}

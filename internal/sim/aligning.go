@@ -61,6 +61,9 @@ func (c *client) align(master transfer.Hello) (transfer.Hello, error) {
 	if err != nil {
 		return own, err
 	}
+	if err := n.noteEpoch(lastOf(master.Epochs).Number); err != nil {
+		return own, err
+	}
 	if keep < own.Log.End || transfer.Stale(own, master, keep) {
 		if err := n.cut(keep, own.Log.End); err != nil {
 			return own, err

@@ -178,7 +178,9 @@ func (c *client) heard() {
 	}
 	if e := s.follower.Epoch(); e.Number > s.epoch.Number {
 		s.epoch = e
-		c.pauseFor(func() (func(), error) { return func() {}, n.addEpoch(commitlog.Epoch(e)) })
+		c.pauseFor(func() (func(), error) {
+			return func() {}, errors.Join(n.noteEpoch(e.Number), n.addEpoch(commitlog.Epoch(e)))
+		})
 	}
 }
 
