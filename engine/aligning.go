@@ -22,6 +22,7 @@ func (s *slave) greeted(master transfer.Hello) {
 			s.shared.Unlock()
 			s.out = append(s.out, s.follower.Answer(own, s.loop.Now())...)
 			s.extended.Store(true)
+			s.plain.Store(false)
 			s.flushOut()
 		}, err
 	})

@@ -59,6 +59,9 @@ func (s *slave) takeHeader(b []byte, now time.Duration) error {
 	if _, err := s.follower.Header(b, s.held(), now); err != nil {
 		return err
 	}
+	if !s.spoke.Load() {
+		s.spoke.Store(true)
+	}
 	if hello, waits := s.follower.Greeting(); waits {
 		s.greeted(hello)
 	} else if s.follower.Extended() {

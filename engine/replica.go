@@ -41,6 +41,7 @@ type replica struct {
 	extended bool          // it speaks the extended protocol; set when it joins
 	proving  bool          // its tail is being compared, or its question answered
 	over     bool          // the connection is closed
+	left     atomic.Bool   // the same, for work off the loop
 
 	out     outgoing
 	blocked bool // the socket is full, or this turn's share is used up
@@ -126,6 +127,7 @@ func (r *replica) leave(err error) {
 		return
 	}
 	r.over = true
+	r.left.Store(true)
 	r.out.finish()
 	r.timer.Stop()
 	r.host.detach(r)
@@ -142,7 +144,10 @@ func (r *replica) leave(err error) {
 }
 
 func sentence(err error) string {
+	var better explained
 	switch {
+	case errors.As(err, &better):
+		return better.text
 	case err == nil:
 		return "closed"
 	case errors.Is(err, io.EOF):

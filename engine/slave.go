@@ -70,6 +70,8 @@ type slave struct {
 	cluster string                             // the master's
 
 	extended   atomic.Bool  // the connection speaks the extended protocol; stored by the loop
+	plain      atomic.Bool  // it speaks RocketMQ's, or the last one did; stored by the loop
+	spoke      atomic.Bool  // the master has said something on it; stored by the loop
 	confirmed  atomic.Int64 // up to where the master said its puts to be complete, -1: it speaks RocketMQ's protocol; stored by the loop
 	onReplicas atomic.Bool  // and that these are on replicas; stored by the loop
 
@@ -289,6 +291,9 @@ func (s *slave) connected(c *reactor.Conn) {
 	s.address = c.RemoteAddr().String()
 	s.follower.SetPeer(s.address, len(*s.e.terms.Load()) > 0)
 	first := s.follower.Begin(s.held(), now)
+	if s.follower.Plain() {
+		s.plain.Store(true)
+	}
 	if err := s.follower.Expired(now); err != nil {
 		c.Close(err)
 		return
@@ -306,6 +311,7 @@ func (s *slave) sendReport(now time.Duration) {
 	if offset, ok := s.follower.FallBack(s.held(), now); ok {
 		s.confirmed.Store(-1)
 		s.onReplicas.Store(false)
+		s.plain.Store(true)
 		if err := s.follower.Expired(now); err != nil {
 			s.conn.Close(err)
 			return
@@ -353,6 +359,7 @@ func (s *slave) Writable(*reactor.Conn) {
 func (s *slave) Closed(_ *reactor.Conn, err error) {
 	s.conn = nil
 	s.extended.Store(false)
+	s.spoke.Store(false)
 	if s.unpublished > 0 {
 		if derr := s.log.Discard(s.unpublished); derr != nil {
 			// An offset told from here on would stand for other bytes.
@@ -403,7 +410,7 @@ func (s *slave) lost(err error, reason string) {
 		wait = s.backoff.Refused
 	}
 	if why := s.follower.Reason(); why != "" && s.follower.State() != transfer.FollowerConnecting {
-		err = errors.New(why) // says more than how the connection ended
+		err = explained{err, why} // says more than how the connection ended
 	}
 	s.e.opts.Metrics.Reconnect(reason)
 	s.e.steady.warn("master-"+reason, "connection to the master ended; it is tried again",
@@ -412,6 +419,15 @@ func (s *slave) lost(err error, reason string) {
 	s.armed = s.loop.Now() + wait()
 	s.timer.ResetAt(s.armed)
 }
+
+// explained is an error with a better text.
+type explained struct {
+	error
+	text string
+}
+
+func (e explained) Error() string { return e.text }
+func (e explained) Unwrap() error { return e.error }
 
 // due runs when time alone may have changed something: the connection's
 // deadlines, or the next dial's time.

@@ -56,6 +56,7 @@ type Trouble struct {
 	// Of a master: lease, it has none.
 	Cause  string `json:"cause"`
 	Reason string `json:"reason"`           // a sentence with the offsets
+	Offset *int64 `json:"offset,omitempty"` // of the first byte that is damaged, or not the master's, where that is known
 	Remedy string `json:"remedy,omitempty"` // as Options.Remedy says
 }
 
@@ -90,8 +91,8 @@ type ReplicaStatus struct {
 // MasterStatus is the master as its slave sees it.
 type MasterStatus struct {
 	Address    string   `json:"address"`
-	State      string   `json:"state"` // connecting, negotiating, transferring, stalled, diverged, refused
-	Mode       string   `json:"mode"`
+	State      string   `json:"state"`      // connecting, negotiating, transferring, stalled, diverged, refused
+	Mode       string   `json:"mode"`       // extended or plain; empty: not known
 	MaxOffset  *int64   `json:"max_offset"` // null in plain mode, as both lags: the wire does not carry it
 	LagBytes   *int64   `json:"lag_bytes"`
 	LagSeconds *float64 `json:"lag_seconds"`

@@ -74,5 +74,8 @@ func (e *Engine) Ready() error {
 	if m := slave.status(); m.State != transfer.FollowerTransferring.String() {
 		return fmt.Errorf("master %s: %s: %s", m.Address, m.State, m.LastError)
 	}
+	if e.log.EndOffset() == e.log.MinOffset() && !slave.spoke.Load() {
+		return fmt.Errorf("master %s has sent nothing yet: RocketMQ's is silent while its log is empty", slave.master)
+	}
 	return nil
 }

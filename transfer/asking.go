@@ -260,6 +260,9 @@ func (f *Follower) AppendReport(dst []byte, offset int64) []byte {
 // HeaderBytes is the size of what stands before a frame's body.
 func (f *Follower) HeaderBytes() int { return f.header.size }
 
+// Plain tells whether the connection speaks RocketMQ's protocol.
+func (f *Follower) Plain() bool { return f.live && f.dialect == dialectPlain }
+
 // Extended tells whether the connection speaks the extended protocol.
 func (f *Follower) Extended() bool { return f.dialect == dialectExtended }
 

@@ -21,6 +21,12 @@ func (r remedy) of(s engine.Status) string {
 	}
 	repair := fmt.Sprintf("haengine repair --store %s --from %s", shellWord(r.store), shellWord(master))
 	reseed := fmt.Sprintf("haengine reseed --store %s --from %s", shellWord(r.store), shellWord(master))
+	if s.Master != nil && s.Master.Mode == "plain" { // which gives no checksums
+		repair, reseed = "move the store aside and start it empty", "move the store aside and start it empty"
+		if at := s.Trouble.Offset; at != nil {
+			repair = fmt.Sprintf("haengine repair --store %s --truncate-at %d", shellWord(r.store), *at)
+		}
+	}
 	promote := "haengine promote"
 	if r.admin != "" && r.admin != defaultAdminListen {
 		promote += " --admin " + shellWord(r.admin)
@@ -43,9 +49,9 @@ func (r remedy) of(s engine.Status) string {
 	case "behind":
 		return "if this node's log is the one to keep: " + promote + "; if the master's is: stop this node, then: " + repair
 	case "cluster":
-		return "give this node a master of its own cluster, or its own replica id if it is a copy; to leave its cluster: stop it, remove haengine.identity from its store, then: " + reseed
+		return "give this node a master of its own cluster, or, if it is a copy that has its master's replica id, another --replica-id; to leave its cluster: stop it, remove haengine.identity from its store, then: " + reseed
 	case "segments":
-		return "stop this node, then, to begin again with the master's segment size: " + reseed
+		return "stop this node, then, to begin again with the master's segment size, which a RocketMQ master's slave has to be given with --segment-bytes: " + reseed
 	case "replaced":
 		return "two nodes have one replica id: start one of them with another --replica-id"
 	case "full":

@@ -221,5 +221,5 @@ func (r repair) print(w io.Writer) {
 
 // serveCommand starts a store as a slave.
 func serveCommand(store, master string) string {
-	return fmt.Sprintf("haengine serve --store %s --role SLAVE --master %s", store, master)
+	return fmt.Sprintf("haengine serve --store %s --role SLAVE --master %s", shellWord(store), shellWord(master))
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -104,7 +105,11 @@ func runNode(ctx context.Context, n *nodeSettings, logger *slog.Logger, stdout i
 	}
 	o := n.Options
 	o.Logger, o.Metrics, o.OnRecovery = logger, metrics, adm.recovery
-	o.Remedy = remedy{store: o.Store, admin: adm.addr()}.of
+	store := o.Store
+	if absolute, err := filepath.Abs(store); err == nil {
+		store = absolute // the command may be run anywhere
+	}
+	o.Remedy = remedy{store: store, admin: adm.addr()}.of
 	node, err := engine.Open(o)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return listenError("ha-listen", o.HAListen, err)

@@ -255,6 +255,9 @@ func comparisonText(c *engine.ComparisonStatus) string {
 }
 
 func masterLag(m *engine.MasterStatus) string {
+	if m.LagBytes == nil && m.Mode == "" {
+		return "unknown"
+	}
 	if m.LagBytes == nil {
 		return "unknown (the plain protocol does not say)"
 	}
