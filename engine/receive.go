@@ -26,6 +26,10 @@ func (s *slave) Readable(c *reactor.Conn) {
 		if errors.Is(err, reactor.ErrFault) {
 			err = s.log.Fault(s.log.EndOffset()+int64(s.unpublished), err)
 		}
+		if errors.Is(err, transfer.ErrRefused) {
+			s.refuse(err) // the master is told, unless it was the one to say so
+			return
+		}
 		c.Close(err)
 		return
 	}
@@ -58,6 +62,9 @@ func (s *slave) receive(c *reactor.Conn, now time.Duration) (int, error) {
 func (s *slave) takeHeader(b []byte, now time.Duration) error {
 	if _, err := s.follower.Header(b, s.held(), now); err != nil {
 		return err
+	}
+	if s.follower.Challenged() {
+		return s.prove(now)
 	}
 	if hello, waits := s.follower.Greeting(); waits {
 		s.greeted(hello)

@@ -30,7 +30,7 @@ func (s *slave) verify(own, master transfer.Hello, keep int64) error {
 		s.e.opts.Logger.Info("the store came from elsewhere; it is compared with the master before it is followed", "master", s.master, "from_offset", from, "to_offset", keep)
 	}
 	if from < keep {
-		c, err := Compare(s.context, s.address, s.log, CompareOptions{From: from, To: keep})
+		c, err := Compare(s.context, s.address, s.log, CompareOptions{From: from, To: keep, Secret: s.e.opts.HASecret})
 		switch {
 		case err != nil:
 			return unfinished(err)
