@@ -53,6 +53,11 @@ func (e *Engine) sums(q transfer.Question, gone func() bool) transfer.Answer {
 func (r *replica) farewell(err error) {
 	const text = "HA connection ended before a valid first report"
 	peer, reason := r.address.String(), sentence(err)
+	if kind := unproven(r.session, err); kind != "" {
+		r.e.opts.Metrics.Unproven(kind)
+		r.e.steady.warn("peer-unproven "+kind, "HA peer refused: no proof of a shared secret", "peer", peer, "kind", kind, "reason", reason)
+		return
+	}
 	if r.session.Asks() && !errors.Is(err, transfer.ErrRefused) {
 		r.e.opts.Logger.Debug("a peer that compared logs is gone", "peer", peer, "reason", reason)
 		return

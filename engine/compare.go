@@ -32,6 +32,8 @@ type CompareOptions struct {
 	BytesPerSecond int64              // of the local log; 0: no limit
 	Progress       func(c Comparison) // as far as it is; called by the caller's goroutine
 
+	Secret []byte // that the node has to prove to know, as Options.HASecret; empty: none
+
 	HelloTimeout  time.Duration // how long the node may be silent at first; 0: 5 s. RocketMQ's is for ever
 	AnswerTimeout time.Duration // how long it may take for one answer; 0: 1 min
 
@@ -78,7 +80,8 @@ var comparePieces = []int64{1 << 20, 256, 1}
 // look. Equal checksums of a piece are taken for equal bytes.
 //
 // The errors are ctx's, the log's, the dial's; ErrNotSpoken; ErrChanging; what
-// wraps transfer.ErrUnanswered or transfer.ErrRefused, with the node's reason.
+// wraps transfer.ErrUnanswered or transfer.ErrRefused, with the node's reason;
+// the latter also if one of both has a secret that the other does not know.
 func Compare(ctx context.Context, address string, log *commitlog.Log, o CompareOptions) (Comparison, error) {
 	p, err := dialPeer(ctx, address, &o)
 	if err != nil {
@@ -114,9 +117,10 @@ func (p *peer) compareLog(log *commitlog.Log, o *CompareOptions) (Comparison, er
 	return c, p.compare(log, &c, o)
 }
 
-// AskNode asks a running node who it is and what its log holds.
-func AskNode(ctx context.Context, address string) (NodeInfo, error) {
-	p, err := dialPeer(ctx, address, &CompareOptions{})
+// AskNode asks a running node who it is and what its log holds. secret is as
+// CompareOptions.Secret.
+func AskNode(ctx context.Context, address string, secret []byte) (NodeInfo, error) {
+	p, err := dialPeer(ctx, address, &CompareOptions{Secret: secret})
 	if err != nil {
 		return NodeInfo{}, err
 	}
@@ -240,7 +244,7 @@ func dialPeer(ctx context.Context, address string, o *CompareOptions) (*peer, er
 	if err != nil {
 		return nil, fmt.Errorf("nobody answers at %s: %w", address, err)
 	}
-	p := &peer{ctx: ctx, address: address, conn: conn, asker: transfer.NewAsker(), patient: o.AnswerTimeout, buf: make([]byte, 16<<10)}
+	p := &peer{ctx: ctx, address: address, conn: conn, asker: transfer.NewAsker(o.Secret), patient: o.AnswerTimeout, buf: make([]byte, 16<<10)}
 	if p.patient <= 0 {
 		p.patient = time.Minute
 	}
@@ -269,6 +273,9 @@ func (p *peer) greet(timeout time.Duration) error {
 			return nil
 		}
 		err := p.read()
+		if err == nil && p.asker.Challenged() {
+			err = p.prove(timeout)
+		}
 		switch {
 		case err == nil:
 		case p.ctx.Err() != nil:
@@ -283,6 +290,16 @@ func (p *peer) greet(timeout time.Duration) error {
 			return fmt.Errorf("%s: %w", p.address, err)
 		}
 	}
+}
+
+// prove answers a node that has a secret.
+func (p *peer) prove(timeout time.Duration) error {
+	b, err := p.asker.Prove(newNonce())
+	if err != nil {
+		_ = p.send(p.asker.Refuse(err), timeout) // it counts who goes without a proof, and why
+		return err
+	}
+	return p.send(b, timeout)
 }
 
 func (p *peer) send(b []byte, patience time.Duration) error {

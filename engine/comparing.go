@@ -82,7 +82,7 @@ func (s *slave) compareOnce() (differs int64, found bool) {
 	}
 	s.comparing.set(func(st *ComparisonStatus) { st.Running = true })
 	cuts := s.cuts.Load()
-	o := CompareOptions{To: s.log.DispatchedOffset(), BytesPerSecond: s.e.opts.CompareRate, Progress: take}
+	o := CompareOptions{To: s.log.DispatchedOffset(), BytesPerSecond: s.e.opts.CompareRate, Progress: take, Secret: s.e.opts.HASecret}
 	c, err := s.compareFollowed(o)
 	if err == nil && c.Differs >= 0 {
 		take(c)

@@ -251,7 +251,7 @@ func (h *host) attach(c *reactor.Conn) reactor.Handler {
 		hello = &own
 	}
 	r.session = transfer.NewSession(transfer.SessionConfig{
-		Hello:         hello,
+		Hello: hello, Secret: e.opts.HASecret, Nonce: newNonce(),
 		Peer:          r.address.String(),
 		FrameBytesMax: int32(e.opts.FrameBytes), SegmentBytes: e.log.SegmentBytes(),
 		HistoryFirst: e.opts.PlainHistory == HistoryFirst,

@@ -26,6 +26,10 @@ func (s *slave) Readable(c *reactor.Conn) {
 		if errors.Is(err, reactor.ErrFault) {
 			err = s.log.Fault(s.log.EndOffset()+int64(s.unpublished), err)
 		}
+		if errors.Is(err, transfer.ErrRefused) {
+			s.refuse(err) // the master is told, unless it was the one to say so
+			return
+		}
 		c.Close(err)
 		return
 	}
@@ -61,6 +65,9 @@ func (s *slave) takeHeader(b []byte, now time.Duration) error {
 	}
 	if !s.spoke.Load() {
 		s.spoke.Store(true)
+	}
+	if s.follower.Challenged() {
+		return s.prove(now)
 	}
 	if hello, waits := s.follower.Greeting(); waits {
 		s.greeted(hello)

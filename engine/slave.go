@@ -30,10 +30,11 @@ const (
 	reasonDiverged   = "diverged"
 	reasonProtocol   = "protocol"
 	reasonLogTrouble = "log"
+	reasonAuth       = "auth"
 )
 
 // reasons are the values of reconnects_total{reason}.
-var reasons = []string{reasonConnect, reasonLost, reasonSilence, reasonRefused, reasonDiverged, reasonProtocol, reasonLogTrouble}
+var reasons = []string{reasonConnect, reasonLost, reasonSilence, reasonRefused, reasonDiverged, reasonProtocol, reasonLogTrouble, reasonAuth}
 
 // slave is the connection to the master, one after another (RocketMQ HAClient):
 // dial, report, receive into the segment, acknowledge, reconnect. It carries
@@ -110,7 +111,7 @@ func newSlave(e *Engine, master string) *slave {
 		follower: transfer.NewFollower(transfer.FollowerConfig{
 			SegmentBytes: e.log.SegmentBytes(), Heartbeat: e.opts.Heartbeat, Housekeeping: e.opts.Housekeeping,
 			OverlapBytes: overlapBytes, FrameBytesLimit: frameBytesLimit, LastSegment: e.opts.From == FromLastSegment, Elsewhere: e.opts.From > 0,
-			Extended: e.opts.Wire == WireAuto,
+			Extended: e.opts.Wire == WireAuto, Secret: e.opts.HASecret,
 		}),
 	}
 	s.confirmed.Store(-1)
@@ -383,7 +384,10 @@ func (s *slave) Closed(_ *reactor.Conn, err error) {
 
 func (s *slave) lossReason(err error) string {
 	var frame *transfer.FrameError
+	var refusal *transfer.RefusalError
 	switch {
+	case errors.As(err, &refusal) && refusal.Code == transfer.RefusedAuth:
+		return reasonAuth
 	case errors.Is(err, transfer.ErrDiverged):
 		return reasonDiverged
 	case errors.Is(err, transfer.ErrRefused):

@@ -39,6 +39,7 @@ type Status struct {
 	Allocation      string            `json:"allocation"` // how segments get their space: fallocate, written zeros, sparse
 	Waiters         int               `json:"waiters"`
 	HAListen        string            `json:"ha_listen,omitempty"`
+	HASecret        bool              `json:"ha_secret"` // only peers that prove to know the secret are served and followed
 	ClusterID       string            `json:"cluster_id"`
 	ReplicaID       string            `json:"replica_id"`
 	Replicas        []ReplicaStatus   `json:"replicas"`
@@ -51,7 +52,7 @@ type Status struct {
 // Trouble is what keeps a node from its job until somebody acts.
 type Trouble struct {
 	// Cause is one word. Of a slave: cluster, segments, range, diverged, behind,
-	// replaced, full, protocol, version or damaged, as one end refused the other.
+	// replaced, full, protocol, version, auth or damaged, as one end refused the other.
 	// Of any node: damaged, bytes are not what they were; disk, an fsync failed.
 	// Of a master: lease, it has none.
 	Cause  string `json:"cause"`

@@ -15,6 +15,7 @@ func (e *Engine) Status() Status {
 		Role: e.Role(), MinOffset: e.log.MinOffset(), MaxOffset: e.log.EndOffset(),
 		FlushedOffset: e.log.FlushedOffset(), ConfirmedOffset: e.ConfirmedOffset(), QueuedOffset: e.log.DispatchedOffset(),
 		SegmentBytes: e.log.SegmentBytes(), Segments: info.Segments, Allocation: info.Allocation.String(), Waiters: e.rings.waiting(),
+		HASecret:  len(e.opts.HASecret) > 0,
 		ClusterID: id.ClusterID, ReplicaID: id.ReplicaID, Replicas: []ReplicaStatus{},
 	}
 	if list := e.log.Epochs(); len(list) > 0 {

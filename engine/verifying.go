@@ -34,7 +34,7 @@ func (s *slave) verify(own, master transfer.Hello, keep int64) error {
 	}
 	began := time.Now()
 	if from < keep {
-		c, err := Compare(s.context, s.address, s.log, CompareOptions{From: from, To: keep, node: master.ReplicaID})
+		c, err := Compare(s.context, s.address, s.log, CompareOptions{From: from, To: keep, node: master.ReplicaID, Secret: s.e.opts.HASecret})
 		switch {
 		case err != nil:
 			return s.unfinished(err)

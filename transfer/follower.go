@@ -71,6 +71,7 @@ type connection struct {
 // NewFollower returns a follower without a connection.
 func NewFollower(cfg FollowerConfig) *Follower {
 	invariant.Check(cfg.SegmentBytes > 0, "a follower knows its log's segment size")
+	invariant.Check(len(cfg.Secret) == 0 || cfg.Extended, "a proof takes the extended protocol")
 	cfg.Heartbeat = orDefault(cfg.Heartbeat, DefaultHeartbeat)
 	cfg.Housekeeping = orDefault(cfg.Housekeeping, DefaultHousekeeping)
 	if cfg.OverlapBytes == 0 {
@@ -152,11 +153,11 @@ func (f *Follower) sticky() bool { return f.state >= FollowerStalled }
 func (f *Follower) enter(s FollowerState, reason string) { f.state, f.reason = s, reason }
 
 // Want returns what the next bytes of the stream are. Bytes is 0 when the
-// connection failed or there is none, and while a hello waits for its
-// answer, but for that to a question of ours.
+// connection failed or there is none, and while the master waits for Prove, or a
+// hello for its answer, but for that to a question of ours.
 func (f *Follower) Want() Want {
 	switch {
-	case f.failed != nil || !f.live || f.dialect == dialectGreeted && !f.inquiry.open:
+	case f.failed != nil || !f.live || f.challenged || f.dialect == dialectGreeted && !f.inquiry.open:
 		return Want{}
 	case f.payload.missing() > 0:
 		return Want{Kind: WantHeader, Offset: f.next, Bytes: int64(f.payload.missing())}
@@ -326,7 +327,7 @@ func (f *Follower) NextReport(log Range, now time.Duration) (report int64, ok bo
 	if !f.live || f.failed != nil {
 		return 0, false
 	}
-	if f.dialect == dialectExtended && !f.verified || f.dialect == dialectAsking || f.dialect == dialectGreeted {
+	if f.dialect != dialectPlain && !(f.dialect == dialectExtended && f.verified) {
 		return 0, false
 	}
 	report = f.first

@@ -31,6 +31,11 @@ type FollowerConfig struct {
 	Extended    bool
 	HelloWait   time.Duration
 	PlainMemory time.Duration
+
+	// Secret has each master prove to know it before a byte of its log is taken,
+	// or of ours cut; then there is no RocketMQ's protocol. Empty: anybody is
+	// followed.
+	Secret []byte
 }
 
 // FollowerState says what a follower is doing.

@@ -12,6 +12,8 @@ import (
 type remedy struct {
 	store string
 	admin string // empty: no admin address
+
+	secretFile string // empty: no secret
 }
 
 func (r remedy) of(s engine.Status) string {
@@ -19,8 +21,8 @@ func (r remedy) of(s engine.Status) string {
 	if s.Master != nil {
 		master = s.Master.Address
 	}
-	repair := fmt.Sprintf("haengine repair --store %s --from %s", shellWord(r.store), shellWord(master))
-	reseed := fmt.Sprintf("haengine reseed --store %s --from %s", shellWord(r.store), shellWord(master))
+	repair := fmt.Sprintf("haengine repair --store %s --from %s%s", shellWord(r.store), shellWord(master), secretArgs(r.secretFile))
+	reseed := fmt.Sprintf("haengine reseed --store %s --from %s%s", shellWord(r.store), shellWord(master), secretArgs(r.secretFile))
 	if s.Master != nil && s.Master.Mode == "plain" { // which gives no checksums
 		repair, reseed = "move the store aside and start it empty", "move the store aside and start it empty"
 		if at := s.Trouble.Offset; at != nil {
@@ -56,6 +58,11 @@ func (r remedy) of(s engine.Status) string {
 		return "two nodes have one replica id: start one of them with another --replica-id"
 	case "full":
 		return "stop replicas that are not needed, or let this one follow another replica"
+	case "auth":
+		if r.secretFile == "" {
+			return "start this node with its master's secret: --ha-secret-file FILE"
+		}
+		return "start this node and its master with one and the same secret in the files of --ha-secret-file; a RocketMQ master can only be followed without"
 	case "version":
 		return "upgrade the older of the two nodes, or start this one with --wire plain"
 	}

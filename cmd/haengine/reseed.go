@@ -36,6 +36,7 @@ func newReseed() *cobra.Command {
 	var (
 		store, from string
 		yes, asJSON bool
+		secret      *secretFlag
 	)
 	cmd := &cobra.Command{
 		Use:   "reseed",
@@ -52,7 +53,12 @@ func newReseed() *cobra.Command {
 			if from == "" {
 				return usagef(cmd, "--from HOST:PORT is missing: the node whose log is to be copied")
 			}
-			r, err := planReseed(cmd, store, from)
+			known, err := secret.read()
+			if err != nil {
+				return err
+			}
+			r, err := planReseed(cmd, store, from, known)
+			r.Next = serveCommand(store, from, secret.path)
 			if err == nil && yes {
 				r.Kept, err = commitlog.SetAside(writeOptions(cmd, store))
 				r.Done = err == nil
@@ -65,13 +71,14 @@ func newReseed() *cobra.Command {
 	}
 	addStoreFlag(cmd, &store)
 	cmd.Flags().StringVar(&from, "from", "", "HOST:PORT of the running node whose log is to be copied")
+	secret = addSecretFlag(cmd)
 	addYesFlag(cmd, &yes)
 	addJSONFlag(cmd, &asJSON)
 	return cmd
 }
 
-func planReseed(cmd *cobra.Command, store, from string) (reseed, error) {
-	r := reseed{Store: store, Next: serveCommand(store, from), Notes: []string{}}
+func planReseed(cmd *cobra.Command, store, from string, secret []byte) (reseed, error) {
+	r := reseed{Store: store, Notes: []string{}}
 	o := writeOptions(cmd, store)
 	if err := commitlog.CheckFree(o); err != nil {
 		return r, err
@@ -83,7 +90,7 @@ func planReseed(cmd *cobra.Command, store, from string) (reseed, error) {
 	r.ClusterID, r.ReplicaID = own.ClusterID, own.ReplicaID
 	ctx, stop := untilInterrupt(cmd.Context())
 	defer stop()
-	node, err := engine.AskNode(ctx, from)
+	node, err := engine.AskNode(ctx, from, secret)
 	if err != nil {
 		return r, err
 	}

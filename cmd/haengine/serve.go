@@ -44,6 +44,9 @@ func newServe() *cobra.Command {
 			for _, name := range ignored {
 				logger.Warn("environment variable is no setting", "name", name)
 			}
+			if n.secretOpen {
+				logger.Warn(openSecretText(n.secretFile))
+			}
 			err = serve(cmd.Context(), n, logger, cmd.OutOrStdout())
 			if errors.Is(err, engine.ErrOptions) || errors.Is(err, engine.ErrOtherCluster) {
 				return usage(cmd, err)
@@ -109,7 +112,7 @@ func runNode(ctx context.Context, n *nodeSettings, logger *slog.Logger, stdout i
 	if absolute, err := filepath.Abs(store); err == nil {
 		store = absolute // the command may be run anywhere
 	}
-	o.Remedy = remedy{store: store, admin: adm.addr()}.of
+	o.Remedy = remedy{store: store, admin: adm.addr(), secretFile: n.secretFile}.of
 	node, err := engine.Open(o)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return listenError("ha-listen", o.HAListen, err)
@@ -153,7 +156,7 @@ func logServing(logger *slog.Logger, n *nodeSettings, node *engine.Engine, adm *
 	s := node.Status()
 	attrs := []any{
 		"version", readVersion().Version, "role", s.Role.String(), "store", n.Store, "ha_listen", s.HAListen, "admin_listen", adm.addr(),
-		"min_offset", s.MinOffset, "max_offset", s.MaxOffset, "segment_bytes", s.SegmentBytes,
+		"min_offset", s.MinOffset, "max_offset", s.MaxOffset, "segment_bytes", s.SegmentBytes, "ha_secret", s.HASecret,
 	}
 	if n.Master != "" {
 		attrs = append(attrs, "master", n.Master)
