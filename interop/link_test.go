@@ -55,6 +55,11 @@ func realSlaveKilled(c *trial) {
 		s := c.version.slave(c, store, m.address())
 		m.acked(1)
 		x.fill(m, 1<<20)
+		// Killed while it makes its first file, RocketMQ does not load it again.
+		eventually(c, "it has something", func() bool {
+			r := m.Status().Replicas
+			return len(r) == 1 && r[0].AckedOffset > 0
+		})
 		s.kill()
 		eventually(c, "it is gone", func() bool { return len(m.Status().Replicas) == 0 })
 		x.fill(m, 1<<19)
