@@ -232,4 +232,3 @@ func TestSlowReaderDelaysNobody(t *testing.T) {
 		}
 	}
 }
-
