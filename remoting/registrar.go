@@ -99,6 +99,13 @@ func (r *Registrar) Register(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// Poke is Register without waiting.
+func (r *Registrar) Poke() {
+	for _, g := range r.all {
+		g.poke()
+	}
+}
+
 // Close unregisters everywhere and ends. It takes no longer than Timeout.
 func (r *Registrar) Close() {
 	r.close.Do(func() { close(r.stop) })
@@ -111,11 +118,15 @@ func (g *registration) ask() chan error {
 	g.mu.Lock()
 	g.mu.waiting = append(g.mu.waiting, w)
 	g.mu.Unlock()
+	g.poke()
+	return w
+}
+
+func (g *registration) poke() {
 	select {
 	case g.wake <- struct{}{}:
 	default:
 	}
-	return w
 }
 
 func (g *registration) name() string { return cmp.Or(g.addr, "of this process") }
