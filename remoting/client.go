@@ -117,7 +117,7 @@ func (c *Client) LocalAddr() netip.AddrPort {
 // Close ends the connection and waits for the reading goroutine, so that a
 // handler must not call it (Peer.Close may be). Calls that wait get ErrClosed.
 func (c *Client) Close() error {
-	c.end(ErrClosed)
+	_ = c.end(ErrClosed)
 	<-c.done
 	return nil
 }
@@ -174,12 +174,12 @@ func (c *Client) read() {
 	for {
 		frame, err := readFrame(in)
 		if err != nil {
-			c.end(err)
+			_ = c.end(err)
 			break
 		}
 		r := &Request{Peer: clientPeer{c}}
 		if err := ParseFrame(frame, &r.Command); err != nil {
-			c.end(err)
+			_ = c.end(err)
 			break
 		}
 		if r.IsResponse() {

@@ -180,10 +180,10 @@ func (p *jsonText) null(want string) {
 
 // skip passes over one value with all that is in it.
 func (p *jsonText) skip(depth int) {
-	switch b := p.peek(); {
-	case b == '"':
+	switch b := p.peek(); b {
+	case '"':
 		p.skipQuoted()
-	case b == '{' || b == '[':
+	case '{', '[':
 		if depth == depthMax {
 			p.fail("more than " + strconv.Itoa(depthMax) + " levels")
 			return

@@ -323,6 +323,6 @@ func TestRegistrarComesBackAfterItsNameServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer again.Close(t.Context()) //nolint:errcheck // the test is over
+	defer again.Close(t.Context())
 	until(t, "it is registered again", func() bool { return fresh.Route("T") != nil })
 }
