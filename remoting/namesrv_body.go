@@ -16,9 +16,10 @@ func quoteKeys(text []byte) []byte {
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
 		case inString:
-			if c == '\\' {
+			switch c {
+			case '\\':
 				i++
-			} else if c == '"' {
+			case '"':
 				inString = false
 			}
 		case c == '"':

@@ -31,6 +31,7 @@ type Server struct {
 	connections atomic.Int64
 	partial     atomic.Int64 // bytes of frames that are not whole
 	draining    atomic.Bool
+	spare       sync.Pool // of *frames
 	accepting   sync.WaitGroup
 	stopping    chan struct{}
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/panjf2000/gnet/v2"
-	"github.com/valyala/bytebufferpool"
 )
 
 // requestCost is what a request that waits counts besides its bytes, so that a
@@ -16,6 +15,27 @@ const requestCost = 512
 
 // goAwayVersion is the last version that does not know GO_AWAY (V5_3_1).
 const goAwayVersion = 475
+
+// frames are what one write sends. Connections borrow them, so that an idle one
+// holds none.
+type frames struct{ bytes []byte }
+
+// framesKept is how large frames may be to be used again.
+const framesKept = 1 << 20
+
+func (s *Server) frames() *frames {
+	if f, ok := s.spare.Get().(*frames); ok {
+		return f
+	}
+	return &frames{}
+}
+
+func (s *Server) reuse(f *frames) {
+	if cap(f.bytes) <= framesKept {
+		f.bytes = f.bytes[:0]
+		s.spare.Put(f)
+	}
+}
 
 // peer is one connection. It is confined to its loop but for mu.
 type peer struct {
@@ -33,10 +53,10 @@ type peer struct {
 
 	mu struct {
 		sync.Mutex
-		out     *bytebufferpool.ByteBuffer // frames for the next write; nil: none
-		due     bool                       // the loop will write out
-		pending int                        // of requests that wait for their answers, as PendingIn counts
-		why     error                      // the loop has to close for this
+		out     *frames // for the next write; nil: none
+		due     bool    // the loop will write out
+		pending int     // of requests that wait for their answers, as PendingIn counts
+		why     error   // the loop has to close for this
 		closed  bool
 		onClose []func()
 	}
@@ -92,20 +112,20 @@ func (p *peer) send(c *Command, cost int) {
 		return
 	}
 	if p.mu.out == nil {
-		p.mu.out = bytebufferpool.Get()
+		p.mu.out = p.s.frames()
 	}
 	out := p.mu.out
-	from := len(out.B)
-	out.B = AppendFrame(out.B, c)
-	if n := len(out.B) - from; n > p.s.o.FrameBytes {
+	from := len(out.bytes)
+	out.bytes = AppendFrame(out.bytes, c)
+	if n := len(out.bytes) - from; n > p.s.o.FrameBytes {
 		why := refuse(AnswerTooLong, "the answer has %d bytes, more than a frame's %d", n, p.s.o.FrameBytes)
 		p.s.count(AnswerTooLong, "code %d to %s: %v", c.Code, p.addr, why)
-		out.B = AppendFrame(out.B[:from], &Command{
+		out.bytes = AppendFrame(out.bytes[:from], &Command{
 			Code: SystemError, Remark: why.Error(), Opaque: c.Opaque, Flag: c.Flag, Version: c.Version, Language: c.Language,
 		})
 	}
-	if len(out.B) > p.s.o.PendingOut {
-		p.mu.why = p.unread(len(out.B))
+	if len(out.bytes) > p.s.o.PendingOut {
+		p.mu.why = p.unread(len(out.bytes))
 	}
 	p.markLocked()
 }
@@ -231,13 +251,13 @@ func (p *peer) flush() {
 		return // closed dropped what was queued
 	}
 	if out != nil {
-		if n := p.c.OutboundBuffered() + len(out.B); why == nil && n > p.s.o.PendingOut {
+		if n := p.c.OutboundBuffered() + len(out.bytes); why == nil && n > p.s.o.PendingOut {
 			why = p.unread(n)
 		}
 		if reasonOf(why) != AnswersUnread {
-			p.write(out.B)
+			p.write(out.bytes)
 		}
-		bytebufferpool.Put(out)
+		p.s.reuse(out)
 	}
 	if why != nil {
 		p.closeFor(why)
@@ -291,7 +311,7 @@ func (p *peer) closed() {
 	all := p.mu.onClose
 	p.mu.onClose = nil
 	if p.mu.out != nil {
-		bytebufferpool.Put(p.mu.out)
+		p.s.reuse(p.mu.out)
 		p.mu.out = nil
 	}
 	p.mu.Unlock()
