@@ -96,6 +96,7 @@ func TestBadFramesAreRefusedWithTheirReason(t *testing.T) {
 		{"length 0", unhex("00000000"), FrameTooShort, "length 0"},
 		{"length 3", unhex("00000003000000"), FrameTooShort, "length 3"},
 		{"header longer than the frame", unhex("0000000400000010"), HeaderTooLong, "header of 16 bytes in a frame of 8"},
+		{"header one byte longer than the frame", unhex("00000008000000057B7D2020"), HeaderTooLong, "header of 5 bytes in a frame of 12"},
 		{"header of the largest length", unhex("0000000400FFFFFF"), HeaderTooLong, "16777215"},
 		{"type 127", unhex("000000087F00000400000000"), HeaderType, "type 127"},
 		{"type 2", unhex("000000080200000400000000"), HeaderType, "type 2"},

@@ -310,13 +310,14 @@ func TestRegistrarComesBackAfterItsNameServer(t *testing.T) {
 	}
 	addr := s.Addr().String()
 	r := registrar(t, RegistrarOptions{NameServers: []string{addr}, Again: 10 * time.Millisecond})
-	if err := r.Register(t.Context()); err != nil {
-		t.Fatal(err)
+	for range 2 { // so that no further registration is under way
+		if err := r.Register(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := s.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "it notices", func() bool { return r.Register(t.Context()) != nil })
 	fresh := NewNameServer(NameServerOptions{})
 	defer fresh.Close()
 	again, err := Listen(addr, fresh, ServerOptions{Logger: logger})

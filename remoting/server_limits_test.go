@@ -22,13 +22,30 @@ func TestSilentConnectionsEnd(t *testing.T) {
 	}
 }
 
+// Either direction is enough: a producer of oneway messages hears nothing, and
+// who is only pushed to says nothing.
 func TestTrafficKeepsAConnection(t *testing.T) {
-	s := listen(t, echo, ServerOptions{Idle: 400 * time.Millisecond})
-	c := dial(t, s, nil)
+	peers := make(chan Peer, 1)
+	s := listen(t, HandlerFunc(func(r *Request) {
+		if r.Code == 1 {
+			peers <- r.Peer
+		}
+	}), ServerOptions{Idle: 400 * time.Millisecond})
+	talks, listens := dial(t, s, nil), dial(t, s, HandlerFunc(func(*Request) {}))
+	if err := listens.Push(&Command{Code: 1}); err != nil {
+		t.Fatal(err)
+	}
+	pushed := <-peers
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(900 * time.Millisecond); time.Now().Before(end); <-tick.C {
-		call(t, c, &Command{})
+		if err := talks.Push(&Command{}); err != nil {
+			t.Fatal(err)
+		}
+		pushed.Push(&Command{})
+	}
+	if n := s.Connections(); n != 2 {
+		t.Errorf("%d connections are left, want both", n)
 	}
 }
 
@@ -62,39 +79,48 @@ func TestFramesThatDoNotBecomeWholeEndTheirConnection(t *testing.T) {
 }
 
 func TestPeerThatDoesNotReadItsAnswersIsClosed(t *testing.T) {
+	var served atomic.Int64
 	s := listen(t, HandlerFunc(func(r *Request) {
 		r.Reply(&Command{Body: make([]byte, 64<<10)})
+		served.Add(1)
 	}), ServerOptions{PendingOut: 4 << 20, Loops: 1})
 	other := dial(t, s, nil)
 	c := raw(t, s)
 	frame := AppendFrame(nil, &Command{})
-	for range 10000 {
+	for i := int64(1); i <= 1000; i++ {
 		if _, err := c.Write(frame); err != nil {
 			break
 		}
+		// One in each turn, so that it is not one turn's answers that are too many.
+		until(t, "it is served or closed", func() bool { return served.Load() >= i || s.Count(AnswersUnread) > 0 })
 		if s.Count(AnswersUnread) > 0 {
 			break
 		}
 	}
-	until(t, "it is closed", func() bool { return s.Count(AnswersUnread) == 1 })
+	if n := s.Count(AnswersUnread); n != 1 {
+		t.Fatalf("counted %d", n)
+	}
 	if a := call(t, other, &Command{}); len(a.Body) != 64<<10 {
 		t.Errorf("another client is answered %d bytes", len(a.Body))
 	}
 	until(t, "one connection is left", func() bool { return s.Connections() == 1 })
 }
 
-// One batch of answers may be more than the limit before the loop looks.
+// The loop looks once a turn: what comes in between is bounded without it.
 func TestAnswersOfOneTurnAreBoundedToo(t *testing.T) {
+	held := make(chan int, 1)
 	s := listen(t, HandlerFunc(func(r *Request) {
-		go func() {
-			for range 1000 {
-				r.Peer.Push(&Command{Body: make([]byte, 64<<10)})
-			}
-		}()
+		for range 1000 {
+			r.Peer.Push(&Command{Body: make([]byte, 64<<10)})
+		}
+		held <- len(r.Peer.(*peer).mu.out.bytes)
 	}), ServerOptions{PendingOut: 1 << 20})
 	c := raw(t, s)
 	if _, err := c.Write(AppendFrame(nil, &Command{})); err != nil {
 		t.Fatal(err)
+	}
+	if n := <-held; n > 1<<20+65<<10 {
+		t.Errorf("%d bytes are held, want about 1 MiB", n)
 	}
 	until(t, "it is closed", func() bool { return s.Count(AnswersUnread) == 1 })
 }

@@ -112,6 +112,20 @@ func TestAnswersMayComeLaterAndOvertake(t *testing.T) {
 	answered.Wait()
 }
 
+func TestRequestIsAnsweredOnce(t *testing.T) {
+	answers := 0
+	r := NewRequest(Command{Opaque: 7}, nil, func(c *Command) {
+		if answers++; c.Opaque != 7 || c.Code != 1 {
+			t.Errorf("answer %+v", c)
+		}
+	})
+	r.ReplyCode(1, "first")
+	r.ReplyCode(2, "second")
+	if answers != 1 {
+		t.Errorf("%d answers", answers)
+	}
+}
+
 // Each answer alone would cost a write of its own, which the reader would see as
 // a piece of its own.
 func TestAnswersOfABatchAreWrittenTogether(t *testing.T) {
