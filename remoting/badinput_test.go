@@ -49,7 +49,7 @@ func TestBadFramesCloseTheirConnectionAndNothingElse(t *testing.T) {
 			}
 			s := listen(t, echo, ServerOptions{Loops: 2})
 			other := dial(t, s, nil)
-			call(t, other, &Command{})
+			ask(t, other, &Command{})
 			over := make(chan struct{})
 			var calls atomic.Int64
 			var well sync.WaitGroup
@@ -59,19 +59,19 @@ func TestBadFramesCloseTheirConnectionAndNothingElse(t *testing.T) {
 					case <-over:
 						return
 					default:
-						call(t, other, &Command{Body: []byte("well")})
+						ask(t, other, &Command{Body: []byte("well")})
 						calls.Add(1)
 					}
 				}
 			})
 			sendMany(t, s, bad.bytes, times/10, len(bad.bytes)) // pools fill
-			before := heap()
+			before := heapBytes()
 			sendMany(t, s, bad.bytes, times, len(bad.bytes))
 			sendMany(t, s, bad.bytes, min(badBytewise, times), 1)
 			until(t, "they are gone", func() bool { return s.Connections() == 1 })
 			close(over)
 			well.Wait()
-			if grown := heap() - before; grown > 4<<20 {
+			if grown := heapBytes() - before; grown > 4<<20 {
 				t.Errorf("memory grew by %d bytes", grown)
 			}
 			if got, want := s.Count(bad.want), int64(times/10+times+min(badBytewise, times)); got != want {
@@ -119,7 +119,7 @@ func sendOnce(s *Server, bytes []byte, piece int) error {
 	if err := c.(*net.TCPConn).SetLinger(0); err != nil {
 		return err
 	}
-	if err := c.SetDeadline(time.Now().Add(testTimeout)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
 		return err
 	}
 	for len(bytes) > 0 {

@@ -144,7 +144,7 @@ func AppendFrame(dst []byte, c *Command) []byte {
 	return dst
 }
 
-const hexDigits = "0123456789abcdef"
+const jsonHexDigits = "0123456789abcdef"
 
 // appendJSONText appends s in quotes.
 func appendJSONText(dst []byte, s string) []byte {
@@ -168,7 +168,7 @@ func appendJSONText(dst []byte, s string) []byte {
 		}
 		dst = append(dst, s[from:i]...)
 		if b < ' ' {
-			dst = append(dst, '\\', 'u', '0', '0', hexDigits[b>>4], hexDigits[b&15])
+			dst = append(dst, '\\', 'u', '0', '0', jsonHexDigits[b>>4], jsonHexDigits[b&15])
 		} else {
 			dst = append(dst, '\\', b)
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-const testTimeout = 20 * time.Second
+const patience = 20 * time.Second
 
 // logText is what was logged, shown when its test fails.
 type logText struct {
@@ -47,9 +47,9 @@ func until(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(testTimeout); !done(); <-tick.C {
+	for end := time.Now().Add(patience); !done(); <-tick.C {
 		if time.Now().After(end) {
-			t.Fatalf("waited %v in vain: %s", testTimeout, what)
+			t.Fatalf("waited %v in vain: %s", patience, what)
 		}
 	}
 }
@@ -87,9 +87,9 @@ func dial(t testing.TB, s *Server, h Handler) *Client {
 	return c
 }
 
-func call(t testing.TB, c *Client, request *Command) *Command {
+func ask(t testing.TB, c *Client, request *Command) *Command {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	answer, err := c.Call(ctx, request)
 	if err != nil {
@@ -106,7 +106,7 @@ func raw(t testing.TB, s *Server) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(testTimeout)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	return c

@@ -27,8 +27,8 @@ func raiseDescriptors(n uint64) error {
 	return syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
 }
 
-// heap is how many bytes are in use, garbage aside.
-func heap() int64 {
+// heapBytes is how many bytes are in use, garbage aside.
+func heapBytes() int64 {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
@@ -44,8 +44,8 @@ func TestTenThousandIdleConnectionsCostLittle(t *testing.T) {
 	}
 	s := listen(t, echo, ServerOptions{})
 	c := dial(t, s, nil)
-	call(t, c, &Command{})
-	goroutines, before := runtime.NumGoroutine(), heap()
+	ask(t, c, &Command{})
+	goroutines, before := runtime.NumGoroutine(), heapBytes()
 
 	child := exec.Command(os.Args[0])
 	child.Env = append(os.Environ(), childDials+"="+s.Addr().String())
@@ -71,7 +71,7 @@ func TestTenThousandIdleConnectionsCostLittle(t *testing.T) {
 		t.Fatalf("child says %q, %v", line, err)
 	}
 	until(t, "all are there", func() bool { return s.Connections() == idleConnections+1 })
-	each := (heap() - before) / idleConnections
+	each := (heapBytes() - before) / idleConnections
 	t.Logf("%d idle connections: %d bytes each, %d goroutines more", idleConnections, each, runtime.NumGoroutine()-goroutines)
 	if each > 2048 {
 		t.Errorf("an idle connection costs %d bytes, want at most 2048", each)
@@ -79,10 +79,10 @@ func TestTenThousandIdleConnectionsCostLittle(t *testing.T) {
 	if n := runtime.NumGoroutine() - goroutines; n > 20 {
 		t.Errorf("%d goroutines more", n)
 	}
-	call(t, c, &Command{})
+	ask(t, c, &Command{})
 	in.Close()
 	until(t, "they are gone", func() bool { return s.Connections() == 1 })
-	if left := heap() - before; left > 4<<20 {
+	if left := heapBytes() - before; left > 4<<20 {
 		t.Errorf("%d bytes are left of them", left)
 	}
 }

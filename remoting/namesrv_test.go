@@ -41,7 +41,7 @@ func registerCommand(broker, id, addr, counter, topics string) *Command {
 
 func mustCall(t *testing.T, c *Client, request *Command) *Command {
 	t.Helper()
-	a := call(t, c, request)
+	a := ask(t, c, request)
 	if err := a.Err(); err != nil {
 		t.Fatalf("code %d: %v", request.Code, err)
 	}
@@ -50,7 +50,7 @@ func mustCall(t *testing.T, c *Client, request *Command) *Command {
 
 func route(t *testing.T, c *Client, topic string) string {
 	t.Helper()
-	a := call(t, c, &Command{Code: CodeGetRouteInfo, Ext: Ext{{"topic", topic}}})
+	a := ask(t, c, &Command{Code: CodeGetRouteInfo, Ext: Ext{{"topic", topic}}})
 	if a.Code == TopicNotExist {
 		if want := "No topic route info in name server for the topic: " + topic; a.Remark != want {
 			t.Errorf("remark %q, want %q", a.Remark, want)
@@ -99,7 +99,7 @@ func TestRouteIsWrittenAsClientsReadIt(t *testing.T) {
 func TestRegistrations(t *testing.T) {
 	_, s := nameServer(t, NameServerOptions{})
 	c := dial(t, s, nil)
-	if a := call(t, c, registerCommand("one", "0", "h:1", "1", oneTopic)); a.Code != SystemError || a.Remark != "register broker failed" {
+	if a := ask(t, c, registerCommand("one", "0", "h:1", "1", oneTopic)); a.Code != SystemError || a.Remark != "register broker failed" {
 		t.Errorf("a new broker with one topic: %+v", a)
 	}
 	if got := string(mustCall(t, c, &Command{Code: CodeGetClusterInfo}).Body); got != `{"brokerAddrTable":{},"clusterAddrTable":{}}` {
@@ -166,7 +166,7 @@ func TestBadRegistrationsAreRefused(t *testing.T) {
 	} {
 		r := registerCommand("b", "0", "h:1", "1", twoTopics)
 		change(r)
-		if a := call(t, c, r); a.Code != SystemError || !strings.Contains(a.Remark, name) {
+		if a := ask(t, c, r); a.Code != SystemError || !strings.Contains(a.Remark, name) {
 			t.Errorf("%s: answer %d %q", name, a.Code, a.Remark)
 		}
 	}
@@ -208,7 +208,7 @@ func TestKeyValueConfiguration(t *testing.T) {
 	c := dial(t, s, nil)
 	key := Ext{{"namespace", "ORDER_TOPIC_CONFIG"}, {"key", "T"}}
 	for _, code := range []int32{CodeGetKVConfig, CodeGetKVList} {
-		if a := call(t, c, &Command{Code: code, Ext: key}); a.Code != QueryNotFound {
+		if a := ask(t, c, &Command{Code: code, Ext: key}); a.Code != QueryNotFound {
 			t.Errorf("%d before: %+v", code, a)
 		}
 	}
@@ -223,10 +223,10 @@ func TestKeyValueConfiguration(t *testing.T) {
 		t.Errorf("a broker is told %s", a.Body)
 	}
 	mustCall(t, c, &Command{Code: CodeDeleteKVConfig, Ext: key})
-	if a := call(t, c, &Command{Code: CodeGetKVConfig, Ext: key}); a.Code != QueryNotFound {
+	if a := ask(t, c, &Command{Code: CodeGetKVConfig, Ext: key}); a.Code != QueryNotFound {
 		t.Errorf("after: %+v", a)
 	}
-	if a := call(t, c, &Command{Code: CodeSendMessageV2}); a.Code != RequestCodeNotSupported {
+	if a := ask(t, c, &Command{Code: CodeSendMessageV2}); a.Code != RequestCodeNotSupported {
 		t.Errorf("a send is answered %+v", a)
 	}
 }
@@ -257,7 +257,7 @@ func TestRegistrarTellsAllNameServers(t *testing.T) {
 		NameServers: []string{one.Addr().String(), two.Addr().String()}, Local: local,
 		Topics: func(dst []byte) []byte { return append(dst, wrapper(counter, twoTopics)...) },
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := r.Register(ctx); err != nil {
 		t.Fatal(err)

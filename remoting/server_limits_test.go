@@ -100,7 +100,7 @@ func TestPeerThatDoesNotReadItsAnswersIsClosed(t *testing.T) {
 	if n := s.Count(AnswersUnread); n != 1 {
 		t.Fatalf("counted %d", n)
 	}
-	if a := call(t, other, &Command{}); len(a.Body) != 64<<10 {
+	if a := ask(t, other, &Command{}); len(a.Body) != 64<<10 {
 		t.Errorf("another client is answered %d bytes", len(a.Body))
 	}
 	until(t, "one connection is left", func() bool { return s.Connections() == 1 })
@@ -142,7 +142,7 @@ func TestRequestsThatWaitAreBounded(t *testing.T) {
 	if err := c.sendFrame(out); err != nil {
 		t.Fatal(err)
 	}
-	if a := call(t, c, &Command{Code: 2}); a.Code != SystemBusy || !strings.HasPrefix(a.Remark, "[OVERLOAD]") {
+	if a := ask(t, c, &Command{Code: 2}); a.Code != SystemBusy || !strings.HasPrefix(a.Remark, "[OVERLOAD]") {
 		t.Errorf("answer %+v", a)
 	}
 	if n := held.Load(); n < 64 || n > 128 {
@@ -151,7 +151,7 @@ func TestRequestsThatWaitAreBounded(t *testing.T) {
 	if n := s.Count(RequestsTooMany); n != 1001-int64(held.Load()) {
 		t.Errorf("counted %d refusals beside %d that wait", n, held.Load())
 	}
-	if a := call(t, dial(t, s, nil), &Command{Code: 2}); a.Code != Success {
+	if a := ask(t, dial(t, s, nil), &Command{Code: 2}); a.Code != Success {
 		t.Errorf("another client is answered %+v", a)
 	}
 }
@@ -182,8 +182,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	logger, log := testLogger(t)
 	s := listen(t, echo, ServerOptions{Connections: 2, Logger: logger})
 	one, two := dial(t, s, nil), dial(t, s, nil)
-	call(t, one, &Command{})
-	call(t, two, &Command{})
+	ask(t, one, &Command{})
+	ask(t, two, &Command{})
 	for range 5 {
 		ends(t, raw(t, s))
 	}
@@ -195,12 +195,12 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 	one.Close()
 	until(t, "there is room again", func() bool { return s.Connections() == 1 })
-	call(t, dial(t, s, nil), &Command{})
+	ask(t, dial(t, s, nil), &Command{})
 }
 
 func TestAnswerThatFitsNoFrameBecomesAnError(t *testing.T) {
 	s := listen(t, HandlerFunc(func(r *Request) { r.Reply(&Command{Body: make([]byte, FrameBytesMax)}) }), ServerOptions{})
-	if a := call(t, dial(t, s, nil), &Command{}); a.Code != SystemError || !strings.Contains(a.Remark, "more than a frame's") {
+	if a := ask(t, dial(t, s, nil), &Command{}); a.Code != SystemError || !strings.Contains(a.Remark, "more than a frame's") {
 		t.Errorf("answer %d %q", a.Code, a.Remark)
 	}
 }
@@ -226,13 +226,13 @@ func TestLargestFrameIsServed(t *testing.T) {
 	// The answer's header is shorter than the request's.
 	body := make([]byte, FrameBytesMax-200)
 	body[len(body)-1] = 7
-	if a := call(t, c, &Command{Code: 1000000, Body: body}); !bytes.Equal(a.Body, body) {
+	if a := ask(t, c, &Command{Code: 1000000, Body: body}); !bytes.Equal(a.Body, body) {
 		t.Errorf("answer %d %q, %d bytes", a.Code, a.Remark, len(a.Body))
 	}
 	if _, err := c.Call(t.Context(), &Command{Body: make([]byte, FrameBytesMax)}); !errors.Is(err, ErrRefused) {
 		t.Errorf("a frame that is too long: %v", err)
 	}
-	call(t, c, &Command{})
+	ask(t, c, &Command{})
 }
 
 func TestSlowReaderDelaysNobody(t *testing.T) {
@@ -245,7 +245,7 @@ func TestSlowReaderDelaysNobody(t *testing.T) {
 	}
 	c := dial(t, s, nil)
 	for range 50 {
-		if a := call(t, c, &Command{}); len(a.Body) != 1<<20 {
+		if a := ask(t, c, &Command{}); len(a.Body) != 1<<20 {
 			t.Fatalf("answer %+v", a)
 		}
 	}

@@ -19,11 +19,11 @@ func TestRequestsAreAnsweredByTheirHandler(t *testing.T) {
 	m.Handle(echo, 1000)
 	s := listen(t, m, ServerOptions{})
 	c := dial(t, s, nil)
-	a := call(t, c, &Command{Code: 1000, Ext: Ext{{"a", "b\x01"}}, Body: []byte("body")})
+	a := ask(t, c, &Command{Code: 1000, Ext: Ext{{"a", "b\x01"}}, Body: []byte("body")})
 	if a.Code != Success || a.Ext.Text("a") != "b\x01" || string(a.Body) != "body" || a.Version != Version || a.Language != "GO" || !a.IsResponse() {
 		t.Errorf("answer %+v", a)
 	}
-	if a := call(t, c, &Command{Code: 999}); a.Code != RequestCodeNotSupported || a.Remark != " request type 999 not supported" {
+	if a := ask(t, c, &Command{Code: 999}); a.Code != RequestCodeNotSupported || a.Remark != " request type 999 not supported" {
 		t.Errorf("unknown code: %+v", a)
 	}
 }
@@ -99,7 +99,7 @@ func TestAnswersMayComeLaterAndOvertake(t *testing.T) {
 		})
 	}
 	until(t, "all are held", func() bool { return len(held) == n })
-	if a := call(t, c, &Command{Code: 2}); a.Code != Success {
+	if a := ask(t, c, &Command{Code: 2}); a.Code != Success {
 		t.Errorf("answer %+v", a)
 	}
 	for range n {
@@ -165,7 +165,7 @@ func TestServerPushesToItsPeer(t *testing.T) {
 	}), ServerOptions{})
 	pushed := make(chan Command, 1)
 	c := dial(t, s, HandlerFunc(func(r *Request) { pushed <- r.Command }))
-	call(t, c, &Command{})
+	ask(t, c, &Command{})
 	p := <-peers
 	if p.RemoteAddr() != c.LocalAddr() {
 		t.Errorf("peer is %v, want %v", p.RemoteAddr(), c.LocalAddr())
@@ -213,10 +213,10 @@ func TestListenersShareTheirServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if a := call(t, c, &Command{}); a.Remark != "other" {
+	if a := ask(t, c, &Command{}); a.Remark != "other" {
 		t.Errorf("answer %+v", a)
 	}
-	if a := call(t, dial(t, s, nil), &Command{}); a.Remark != "" {
+	if a := ask(t, dial(t, s, nil), &Command{}); a.Remark != "" {
 		t.Errorf("answer %+v", a)
 	}
 	if _, err := s.Also(other.String(), echo); !errors.Is(err, syscall.EADDRINUSE) {
@@ -248,8 +248,8 @@ func TestCloseWaitsForAnswers(t *testing.T) {
 	r := <-held
 	closed := make(chan error)
 	go func() { closed <- s.Close(t.Context()) }()
-	until(t, "new requests are sent away", func() bool { return call(t, c, &Command{Code: 2}).Code == GoAway })
-	if a := call(t, c, &Command{Code: 2, Version: 475}); a.Code != Success {
+	until(t, "new requests are sent away", func() bool { return ask(t, c, &Command{Code: 2}).Code == GoAway })
+	if a := ask(t, c, &Command{Code: 2, Version: 475}); a.Code != Success {
 		t.Errorf("an old client is told %+v", a)
 	}
 	if _, err := net.Dial("tcp", s.Addr().String()); err == nil {
