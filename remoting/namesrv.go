@@ -74,16 +74,21 @@ type liveBroker struct {
 
 // NewNameServer starts a name server. The caller must Close it.
 func NewNameServer(o NameServerOptions) *NameServer {
+	s := newNameServer(o)
+	go s.scan()
+	return s
+}
+
+// newNameServer makes one that does not look for silent brokers.
+func newNameServer(o NameServerOptions) *NameServer {
 	o.Expiry = cmp.Or(o.Expiry, 120*time.Second)
 	o.Scan = cmp.Or(o.Scan, 5*time.Second)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
-	s := &NameServer{
+	return &NameServer{
 		o: o, stop: make(chan struct{}), ended: make(chan struct{}),
 		topics: map[string]map[string]Queues{}, brokers: map[string]*brokerEntry{}, live: map[brokerKey]*liveBroker{},
 		peers: map[Peer]struct{}{}, kv: map[string]map[string]string{},
 	}
-	go s.scan()
-	return s
 }
 
 // Close ends the search for silent brokers. It must be called once.

@@ -2,6 +2,8 @@ package remoting
 
 import (
 	"context"
+	"encoding/json"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -250,7 +252,8 @@ func registrar(t *testing.T, o RegistrarOptions) *Registrar {
 func TestRegistrarTellsAllNameServers(t *testing.T) {
 	_, one := nameServer(t, NameServerOptions{})
 	_, two := nameServer(t, NameServerOptions{})
-	local := NewNameServer(NameServerOptions{})
+	logger, _ := testLogger(t)
+	local := NewNameServer(NameServerOptions{Logger: logger})
 	defer local.Close()
 	counter := "1"
 	r := registrar(t, RegistrarOptions{
@@ -301,9 +304,9 @@ func TestSlavesRegistrarLearnsItsMaster(t *testing.T) {
 // A name server that is down, and one that is restarted and knows nothing, get
 // the registration as soon as they are there.
 func TestRegistrarComesBackAfterItsNameServer(t *testing.T) {
-	n := NewNameServer(NameServerOptions{})
-	defer n.Close()
 	logger, _ := testLogger(t)
+	n := NewNameServer(NameServerOptions{Logger: logger})
+	defer n.Close()
 	s, err := Listen("127.0.0.1:0", n, ServerOptions{Logger: logger})
 	if err != nil {
 		t.Fatal(err)
@@ -318,7 +321,7 @@ func TestRegistrarComesBackAfterItsNameServer(t *testing.T) {
 	if err := s.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	fresh := NewNameServer(NameServerOptions{})
+	fresh := NewNameServer(NameServerOptions{Logger: logger})
 	defer fresh.Close()
 	again, err := Listen(addr, fresh, ServerOptions{Logger: logger})
 	if err != nil {
@@ -326,4 +329,28 @@ func TestRegistrarComesBackAfterItsNameServer(t *testing.T) {
 	}
 	defer again.Close(t.Context())
 	until(t, "it is registered again", func() bool { return fresh.Route("T") != nil })
+}
+
+// FuzzRegistration: whatever a broker registers is taken or refused, and routes
+// are JSON afterwards.
+func FuzzRegistration(f *testing.F) {
+	f.Add([]byte(`{"topicConfigSerializeWrapper":`+wrapper("1", twoTopics)+`}`), "b", "0")
+	f.Add([]byte(`{"topicConfigSerializeWrapper":{"topicConfigTable":{"T":null,"U":{"perm":-1}}}}`), "b\xff\"", "1")
+	f.Fuzz(func(t *testing.T, body []byte, broker, id string) {
+		n := newNameServer(NameServerOptions{Logger: slog.New(slog.DiscardHandler)})
+		serve := func(code int32, x Ext, body []byte) (answer Command) {
+			n.Serve(NewRequest(Command{Code: code, Ext: x, Body: body}, nil, func(c *Command) { answer = *c }))
+			return answer
+		}
+		x := Ext{{"brokerName", broker}, {"brokerId", id}, {"clusterName", "C"}, {"brokerAddr", "h:1"}, {"haServerAddr", "h:2"}, {"topic", "T"}}
+		if a := serve(CodeRegisterBroker, x, body); a.Code != Success && a.Remark == "" {
+			t.Fatalf("answer %+v", a)
+		}
+		for _, code := range []int32{CodeGetRouteInfo, CodeGetClusterInfo, CodeGetAllTopicsFromNames} {
+			if a := serve(code, x, nil); a.Code == Success && !json.Valid(a.Body) || a.Code == SystemError {
+				t.Fatalf("code %d: answer %d %q", code, a.Code, a.Body)
+			}
+		}
+		serve(CodeUnregisterBroker, x, nil)
+	})
 }

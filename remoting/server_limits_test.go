@@ -3,8 +3,10 @@ package remoting
 import (
 	"bytes"
 	"errors"
+	"net"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -196,6 +198,41 @@ func TestConnectionsAreBounded(t *testing.T) {
 	one.Close()
 	until(t, "there is room again", func() bool { return s.Connections() == 1 })
 	ask(t, dial(t, s, nil), &Command{})
+}
+
+// poorListener has no file descriptor for its first connections.
+type poorListener struct {
+	net.Listener
+	left atomic.Int32
+}
+
+func (l *poorListener) Accept() (net.Conn, error) {
+	if l.left.Add(-1) >= 0 {
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: syscall.EMFILE}
+	}
+	return l.Listener.Accept()
+}
+
+func TestServerOutlivesALackOfFileDescriptors(t *testing.T) {
+	s := listen(t, echo, ServerOptions{})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	poor := &poorListener{Listener: listener}
+	poor.left.Store(2)
+	if !s.serve(poor, echo) {
+		t.Fatal("the server is closed")
+	}
+	c, err := Dial(t.Context(), listener.Addr().String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ask(t, c, &Command{})
+	if n := s.Count(NoDescriptor); n != 2 {
+		t.Errorf("counted %d", n)
+	}
 }
 
 func TestAnswerThatFitsNoFrameBecomesAnError(t *testing.T) {
