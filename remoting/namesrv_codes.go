@@ -85,11 +85,12 @@ func (s *NameServer) serveRegister(r *Request) (*Command, error) {
 	if sum != 0 && sum != bodySum(r.Body) {
 		return &Command{Code: SystemError, Remark: "crc32 not match"}, nil
 	}
-	if r.Ext.Bool("compressed") {
-		return nil, fmt.Errorf("compressed registrations are not supported: set compressedRegister=false at broker %s", reg.Broker)
-	}
 	if len(r.Body) > 0 {
-		if reg.Topics, reg.Version, err = registeredTopics(r.Body); err != nil {
+		read := registeredTopics
+		if r.Ext.Bool("compressed") {
+			read = inflateTopics
+		}
+		if reg.Topics, reg.Version, err = read(r.Body); err != nil {
 			return nil, fmt.Errorf("registration of broker %s cannot be read: %w", reg.Broker, err)
 		}
 	}

@@ -158,7 +158,6 @@ func TestBadRegistrationsAreRefused(t *testing.T) {
 	c := dial(t, s, nil)
 	for name, change := range map[string]func(r *Command){
 		"crc32 not match":     func(r *Command) { r.Body[40] ^= 1 },
-		"compressed":          func(r *Command) { r.Ext = r.Ext.With("compressed", "true") },
 		"brokerName is empty": func(r *Command) { r.Ext = r.Ext.With("brokerName", "") },
 		"haServerAddr is missing": func(r *Command) {
 			r.Ext = Ext{{"brokerName", "b"}, {"brokerAddr", "a"}, {"clusterName", "C"}, {"brokerId", "0"}}
