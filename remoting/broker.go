@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/haengine/haengine/engine"
@@ -68,7 +69,7 @@ type Broker struct {
 	server     *Server
 	names      *NameServer // nil: there are real ones, or none
 	namesAddr  net.Addr    // nil: as names
-	registrar  *Registrar
+	registrar  atomic.Pointer[Registrar] // nil until it listens: handlers run before it is there
 	stopRoles  func()
 	background sync.WaitGroup
 }
@@ -150,17 +151,18 @@ func vipAddress(addr string) (string, bool) {
 // register keeps the broker in name servers, and tells them at once when its role
 // changes.
 func (b *Broker) register() {
-	b.registrar = StartRegistrar(RegistrarOptions{
+	registrar := StartRegistrar(RegistrarOptions{
 		NameServers: b.o.NameServers, Local: b.names,
 		Cluster: b.o.Cluster, Broker: b.o.Name, ID: b.id, Address: b.Address(), HAAddress: b.haAddress(),
 		Topics: b.o.Topics, Logger: b.o.Logger,
 	})
+	b.registrar.Store(registrar)
 	events, stop := b.o.Engine.Subscribe(64)
 	b.stopRoles = stop
 	b.background.Go(func() {
 		for e := range events {
 			if e.Kind == engine.RoleChanged || e.Missed > 0 {
-				b.registrar.Poke()
+				registrar.Poke()
 			}
 		}
 	})
@@ -191,6 +193,15 @@ func (b *Broker) haAddress() string {
 
 func portOf(addr string) string { return addr[strings.LastIndexByte(addr, ':')+1:] }
 
+// Announce tells all name servers the topics as they are now, and waits until
+// they have answered or ctx is over. It may take as long as a dial: not for a loop.
+func (b *Broker) Announce(ctx context.Context) error {
+	if r := b.registrar.Load(); r != nil {
+		return r.Register(ctx)
+	}
+	return nil // the first registration is yet to come, and tells them
+}
+
 // Server is what clients are connected to.
 func (b *Broker) Server() *Server { return b.server }
 
@@ -203,8 +214,8 @@ func (b *Broker) NameServerAddr() net.Addr { return b.namesAddr }
 func (b *Broker) Close(ctx context.Context) error {
 	b.stopRoles()
 	b.background.Wait()
-	if b.registrar != nil {
-		b.registrar.Close()
+	if r := b.registrar.Load(); r != nil {
+		r.Close()
 	}
 	var err error
 	if b.server != nil {
