@@ -67,8 +67,8 @@ type Broker struct {
 	o          BrokerOptions
 	mux        Mux
 	server     *Server
-	names      *NameServer // nil: there are real ones, or none
-	namesAddr  net.Addr    // nil: as names
+	names      *NameServer               // nil: there are real ones, or none
+	namesAddr  net.Addr                  // nil: as names
 	registrar  atomic.Pointer[Registrar] // nil until it listens: handlers run before it is there
 	stopRoles  func()
 	background sync.WaitGroup
