@@ -75,4 +75,5 @@ const (
 	GroupNotExist           = 26
 	InvalidParameter        = 29
 	ConsumerNotOnline       = 206
+	GoAway                  = 1500
 )
