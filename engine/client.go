@@ -46,3 +46,6 @@ func NextProperty(text string) (name, value, rest string) { return commitlog.Nex
 
 // StoreHost is the node's address in records and in offset message ids.
 func (e *Engine) StoreHost() Host { return e.log.StoreHost() }
+
+// MaxBody is the largest body of a message, in bytes.
+func (e *Engine) MaxBody() int { return e.opts.MaxBody }
