@@ -8,6 +8,9 @@ import "github.com/haengine/haengine/commitlog"
 // Disk is how files are reached; see commitlog.Disk.
 type Disk = commitlog.Disk
 
+// File is an open file of a Disk; see commitlog.File.
+type File = commitlog.File
+
 // LimitError says which limit a message is over; see commitlog.LimitError.
 type LimitError = commitlog.LimitError
 

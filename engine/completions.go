@@ -47,7 +47,9 @@ func (c *Completions) TryPut(m *Message, tag uint64) error { return c.tryPut(m, 
 
 // TryPutBatch is TryPut for messages of one topic and queue, as PutBatch's. The
 // slice and the messages stay the caller's.
-func (c *Completions) TryPutBatch(batch []*Message, tag uint64) error { return c.tryPut(nil, batch, tag) }
+func (c *Completions) TryPutBatch(batch []*Message, tag uint64) error {
+	return c.tryPut(nil, batch, tag)
+}
 
 func (c *Completions) tryPut(m *Message, batch []*Message, tag uint64) error {
 	f := c.e.newFuture()

@@ -92,9 +92,10 @@ func quoteKeys(text []byte) []byte {
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
 		case inString:
-			if c == '\\' {
+			switch c {
+			case '\\':
 				i++
-			} else if c == '"' {
+			case '"':
 				inString = false
 			}
 		case c == '"':
@@ -180,6 +181,8 @@ func appendText(dst []byte, s string) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // a string is always encoded
+	if e.Encode(s) != nil {
+		return append(dst, `""`...) // a string is always encoded
+	}
 	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -65,15 +66,13 @@ func sameJSON(t testing.TB, got, want string) {
 	if err := json.Unmarshal(quoteKeys([]byte(want)), &b); err != nil {
 		t.Fatal(err)
 	}
-	x, _ := json.Marshal(a)
-	y, _ := json.Marshal(b)
-	if !bytes.Equal(x, y) {
-		t.Errorf("got  %s\nwant %s", x, y)
+	if !reflect.DeepEqual(a, b) {
+		t.Errorf("got  %v\nwant %v", a, b)
 	}
 }
 
-// sortedLines are a text's lines in order: what stays the same when a map is
-// written in another order.
+// lineSet counts a text's lines: what stays the same when a map is written in
+// another order.
 func lineSet(text string) map[string]int {
 	set := map[string]int{}
 	for line := range strings.SplitSeq(text, "\n") {

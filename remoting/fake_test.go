@@ -2,11 +2,14 @@ package remoting
 
 import (
 	"errors"
+	"log/slog"
 	"net/netip"
 	"sync"
 	"testing"
 	"time"
 )
+
+var quiet = slog.New(slog.DiscardHandler)
 
 const testTimeout = 20 * time.Second
 

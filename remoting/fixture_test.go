@@ -2,7 +2,6 @@ package remoting
 
 import (
 	"context"
-	"log/slog"
 	"net/netip"
 	"strconv"
 	"testing"
@@ -14,11 +13,11 @@ import (
 // Messages of a real broker's log, sent again over the protocol, are stored with
 // the same content.
 func TestWhatARealBrokerStoredIsStoredTheSame(t *testing.T) {
-	real, err := engine.Open(engine.Options{Store: fixture.Unpack(t, "mixed"), Reactors: 1, Logger: slog.New(slog.DiscardHandler)})
+	broker, err := engine.Open(engine.Options{Store: fixture.Unpack(t, "mixed"), Reactors: 1, Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer real.Close(context.Background())
+	defer broker.Close(context.Background())
 	f := newSends(t, engine.Options{}, SendsOptions{}, TopicsOptions{})
 	type queue struct {
 		topic string
@@ -26,7 +25,7 @@ func TestWhatARealBrokerStoredIsStoredTheSame(t *testing.T) {
 	}
 	skipped := map[queue]bool{} // a message of it could not be sent: offsets differ from there
 	compared, offsets := 0, 0
-	for want, err := range real.Records(0) {
+	for want, err := range broker.Records(0) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -189,7 +189,7 @@ func TestAGroupIsMadeWhenItIsLookedFor(t *testing.T) {
 	dir := t.TempDir()
 	open := func(o GroupsOptions) *Groups {
 		t.Helper()
-		o.Dir = dir
+		o.Dir, o.Logger = dir, quiet
 		g, err := OpenGroups(o)
 		if err != nil {
 			t.Fatal(err)
@@ -236,7 +236,7 @@ func TestAGroupIsMadeWhenItIsLookedFor(t *testing.T) {
 
 func TestAFailedWriteOfAGroupIsTriedAgain(t *testing.T) {
 	disk := &brokenDisk{Disk: engine.OSDisk(), broken: true}
-	g, err := OpenGroups(GroupsOptions{ConfigOptions: ConfigOptions{Dir: t.TempDir(), Disk: disk}})
+	g, err := OpenGroups(GroupsOptions{ConfigOptions: ConfigOptions{Dir: t.TempDir(), Disk: disk, Logger: quiet}})
 	if err != nil {
 		t.Fatal(err)
 	}
