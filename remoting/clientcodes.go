@@ -47,6 +47,7 @@ func (c *Clients) heartbeat(r *Request) {
 		answer()
 		return
 	}
+	r.Body = nil // the connection's again when this returns
 	var left atomic.Int32
 	left.Store(int32(len(topics)))
 	for _, topic := range topics {
@@ -103,7 +104,7 @@ func (c *Clients) join(r *Request, h *heartbeat) (missing, err error) {
 		return nil, errors.New("the connection is over")
 	}
 	for _, p := range h.Producers {
-		if !c.roomLocked(m) {
+		if !m.producers[p.Group] && !c.roomLocked(m) {
 			return nil, c.fullLocked(m)
 		}
 		if c.mu.producers[p.Group] == nil {
@@ -130,6 +131,13 @@ func (c *Clients) seen(r *Request, id string) (m *client, fresh bool, err error)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m = c.mu.peers[r.Peer]
+	more := len(r.Body)
+	if m != nil {
+		more = max(0, more-m.held)
+	}
+	if c.mu.held+more > c.o.HeldBytes {
+		return nil, false, fmt.Errorf("%w: this broker keeps %d bytes of heartbeats", ErrTooMany, c.o.HeldBytes)
+	}
 	if m == nil {
 		if len(c.mu.peers) >= c.o.Clients {
 			return nil, false, fmt.Errorf("%w: this broker keeps %d clients", ErrTooMany, c.o.Clients)
@@ -143,6 +151,8 @@ func (c *Clients) seen(r *Request, id string) (m *client, fresh bool, err error)
 			c.changedLocked(group)
 		}
 	}
+	m.held += more
+	c.mu.held += more
 	m.id, m.language, m.version, m.seen = id, r.Language, r.Version, c.o.Now()
 	return m, fresh, nil
 }

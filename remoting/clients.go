@@ -21,6 +21,7 @@ type ClientsOptions struct {
 	GroupsPerClient int // of producers and consumers; 0: 256
 	TopicsPerGroup  int // subscriptions of a group; 0: 1024
 	HeartbeatBytes  int // of a heartbeat's body; 0: 1 MiB
+	HeldBytes       int // of the largest heartbeats of all clients together; 0: 256 MiB
 
 	Logger *slog.Logger
 	Now    func() time.Time // nil: time.Now
@@ -36,6 +37,7 @@ func (o *ClientsOptions) setDefaults() {
 	def(&o.GroupsPerClient, 256)
 	def(&o.TopicsPerGroup, 1024)
 	def(&o.HeartbeatBytes, 1<<20)
+	def(&o.HeldBytes, 256<<20)
 	if o.Expiry == 0 {
 		o.Expiry = 120 * time.Second
 	}
@@ -62,6 +64,7 @@ type Clients struct {
 		consumers map[string]*consumerGroup
 		producers map[string]map[Peer]*client
 		changed   map[string]bool // groups to tell
+		held      int             // bytes of heartbeats
 	}
 	wake chan struct{} // capacity 1: a group has changed
 	stop chan struct{}
@@ -75,6 +78,7 @@ type client struct {
 	language  string
 	version   int32
 	seen      time.Time
+	held      int             // bytes of its largest heartbeat: about what is kept of it
 	consumers map[string]bool // groups
 	producers map[string]bool
 }
@@ -193,6 +197,7 @@ func (c *Clients) endLocked(m *client) {
 		c.leaveProducersLocked(m, group)
 	}
 	delete(c.mu.peers, m.peer)
+	c.mu.held -= m.held
 }
 
 func (c *Clients) leaveConsumersLocked(m *client, group string) {

@@ -198,6 +198,33 @@ func TestHeartbeatsBeyondTheLimitsAreRefused(t *testing.T) {
 	}
 }
 
+func TestHeartbeatsAreBoundedTogether(t *testing.T) {
+	f := newClients(t, ClientsOptions{HeldBytes: 1000}, GroupsOptions{})
+	a, b := newFakePeer("192.0.2.1:4000"), newFakePeer("192.0.2.2:4000")
+	beat := consumerBeat("a", "g", "t="+strings.Repeat("x", 300))
+	wantCode(t, call(t, f, a, beat), Success)
+	wantCode(t, call(t, f, a, beat), Success)
+	wantCode(t, call(t, f, b, beat), SystemError)
+	a.Close(errFakeClosed)
+	wantCode(t, call(t, f, b, beat), Success)
+	b.Close(errFakeClosed)
+	if f.mu.held != 0 || len(f.mu.peers)+len(f.mu.consumers)+len(f.mu.producers) > 0 {
+		t.Errorf("something is kept of clients that are gone: %+v", f.mu.held)
+	}
+}
+
+func TestAClientInAsManyGroupsAsItMayBeKeepsThem(t *testing.T) {
+	f := newClients(t, ClientsOptions{GroupsPerClient: 2}, GroupsOptions{})
+	p := newFakePeer("192.0.2.1:4000")
+	producers := func(a, b string) Command {
+		return Command{Code: CodeHeartbeat, Body: fmt.Appendf(nil, `{"clientID":"a","producerDataSet":[{"groupName":%q},{"groupName":%q}]}`, a, b)}
+	}
+	wantCode(t, call(t, f, p, producers("p1", "p2")), Success)
+	wantCode(t, call(t, f, p, producers("p3", "p4")), Success)
+	wantCode(t, call(t, f, p, producers("p3", "p4")), Success)
+	wantCode(t, call(t, f, p, producers("p3", "p5")), SystemError) // a fifth, and none was left
+}
+
 func TestAGroupThatMayNotBeMadeIsLeftOut(t *testing.T) {
 	f := newClients(t, ClientsOptions{}, GroupsOptions{NoAutoCreate: true})
 	p := newFakePeer("192.0.2.1:4000")

@@ -175,14 +175,11 @@ func appendIndented(dst, compact []byte) []byte {
 	return dst
 }
 
-// appendText appends a JSON string as it is, without the escapes for HTML that
-// encoding/json adds.
+// appendText appends a JSON string.
 func appendText(dst []byte, s string) []byte {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if e.Encode(s) != nil {
-		return append(dst, `""`...) // a string is always encoded
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // a string is always encoded
 	}
-	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
+	return append(dst, text...)
 }

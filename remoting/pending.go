@@ -166,6 +166,12 @@ func (p *pendings) close() {
 	p.mu.Unlock()
 }
 
+func (p *pendings) stopping() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.closed
+}
+
 func (p *pendings) idle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

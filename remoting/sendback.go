@@ -22,6 +22,10 @@ func (s *Sends) sendBack(r *Request) {
 		s.refuse(r, ServiceNotAvailable, "this broker is a slave and takes no messages: send to its master")
 		return
 	}
+	if s.sends.stopping() {
+		s.refused(r, errStopping)
+		return
+	}
 	r.Body = nil // there is none to keep
 	select {
 	case s.backs <- r:

@@ -214,3 +214,48 @@ func TestSendsToANewTopicWaitForIt(t *testing.T) {
 		t.Errorf("the topic is not in its file: %v", err)
 	}
 }
+
+func TestSendsFromManyLoopsAreAllAnsweredOnce(t *testing.T) {
+	f := newSends(t, engine.Options{}, SendsOptions{}, TopicsOptions{})
+	const loops, sends = 4, 300
+	var mu sync.Mutex
+	ids := map[string]int{}
+	var left sync.WaitGroup
+	left.Add(loops * sends)
+	for i := range loops {
+		go func() {
+			peer := newFakePeer(fmt.Sprintf("192.0.2.%d:4000", i))
+			for j := range sends {
+				c := sendCommand(CodeSendMessageV2, "orders", int32(j%4), "", fmt.Sprint(i, j))
+				f.Serve(NewRequest(c, peer, func(a *Command) {
+					mu.Lock()
+					ids[a.Ext.Text("msgId")]++
+					mu.Unlock()
+					left.Done()
+				}))
+			}
+		}()
+	}
+	left.Wait()
+	if len(ids) != loops*sends || ids[""] > 0 {
+		t.Errorf("%d different ids for %d sends, %d without one", len(ids), loops*sends, ids[""])
+	}
+}
+
+// Whoever sent before the node stops gets an answer.
+func TestCloseAnswersWhatIsUnderWay(t *testing.T) {
+	f := newSends(t, syncMaster(), SendsOptions{}, TopicsOptions{})
+	wantCode(t, f.send(sendCommand(CodeSendMessageV2, "orders", 0, "WAIT\x01false\x02", "x")), Success)
+	rawReplica(t, f.engine)
+	answers := make(chan *Command, 1)
+	f.Serve(NewRequest(sendCommand(CodeSendMessageV2, "orders", 0, "", "x"), f.peer, func(a *Command) { answers <- a }))
+	f.Close()
+	select {
+	case a := <-answers:
+		wantCode(t, a, FlushSlaveTimeout)
+	default:
+		t.Error("closed without an answer")
+	}
+	wantCode(t, f.send(sendCommand(CodeSendMessageV2, "orders", 0, "", "x")), ServiceNotAvailable)
+	wantCode(t, f.send(backCommand("g", 0, 0)), ServiceNotAvailable)
+}
