@@ -117,6 +117,30 @@ func TestMembersAreToldOfChangesAndOfNothingElse(t *testing.T) {
 	}
 }
 
+func TestTheNewestSubscriptionOfAClientCounts(t *testing.T) {
+	f := newClients(t, ClientsOptions{}, GroupsOptions{})
+	a, b := newFakePeer("192.0.2.1:4000"), newFakePeer("192.0.2.2:4000")
+	beat := func(p *fakePeer, id, tag string, version int64) {
+		t.Helper()
+		c := consumerBeat(id, "g", "orders="+tag)
+		c.Body = []byte(strings.Replace(string(c.Body), "1795962962147", fmt.Sprint(version), 1))
+		wantCode(t, call(t, f, p, c), Success)
+	}
+	want := func(tag string) {
+		t.Helper()
+		if s, ok := f.Subscription("g", "orders"); !ok || s.Text != tag {
+			t.Errorf("subscription %+v, want %s", s, tag)
+		}
+	}
+	beat(a, "a", "TagA", 1795962962147000000) // in ns, as the Go client counts
+	beat(a, "a", "TagB", 1795962962146000000) // overtaken on the way
+	want("TagA")
+	beat(b, "b", "TagC", 1795962962147) // in ms, of another client
+	want("TagC")
+	beat(a, "a", "TagA", 1795962962147000000)
+	want("TagA")
+}
+
 func TestOneIDOnTwoConnectionsIsOneMember(t *testing.T) {
 	f := newClients(t, ClientsOptions{}, GroupsOptions{})
 	a, again := newFakePeer("192.0.2.1:4000"), newFakePeer("192.0.2.1:4001")

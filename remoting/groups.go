@@ -183,7 +183,14 @@ func (g *Groups) remember(name string) (c GroupConfig, made, ok bool) {
 	if c, ok = g.table.lookup(name); ok {
 		return c, false, true // written since the first look
 	}
-	if len(g.table.current.Load().items)+len(g.mu.fresh) >= g.table.o.Most {
+	items := g.table.current.Load().items
+	all := len(items)
+	for name := range g.mu.fresh {
+		if _, written := items[name]; !written {
+			all++
+		}
+	}
+	if all >= g.table.o.Most {
 		return c, false, false
 	}
 	c = NewGroupConfig(name)

@@ -200,6 +200,11 @@ func TestABatchIsStoredAsConsecutiveMessages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { wantCode(t, f.send(c), MessageIllegal) })
 	}
+	of := func(properties string) Command {
+		return sendCommand(CodeSendBatch, "orders", 0, "", clientBatch(messages[0], engine.Message{Body: []byte("x"), Properties: properties}))
+	}
+	wantCode(t, f.send(of("TRAN_MSG\x01true\x02")), NoPermission)
+	wantCode(t, f.send(of("TIMER_DELAY_SEC\x015\x02")), SystemError)
 }
 
 func TestLimitsOfASend(t *testing.T) {

@@ -141,7 +141,8 @@ func (t *Topics) addSystem(items map[string]TopicConfig) ([]string, error) {
 // OnChange has do called after each change, on the goroutine that made it, with
 // the names of the topics that were made, changed or removed. Whoever asked for
 // the change is answered when do has returned: a route is there by then if do
-// registers it. Set once, before anything changes.
+// registers it. do must not wait for another change. Set once, before anything
+// changes.
 func (t *Topics) OnChange(do func(changed []string)) { t.table.hook = do }
 
 // Close ends the changes that are under way and refuses others.
