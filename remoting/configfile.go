@@ -23,7 +23,7 @@ type configFile struct {
 	disk engine.Disk
 	path string
 	log  *slog.Logger
-	good []byte // the text that was read or written last; empty: none
+	good []byte // the file's text as read or written last; empty: there is no good one
 }
 
 // load gives the file's text to decode, or the backup's with a warning if the
@@ -37,12 +37,11 @@ func (f *configFile) load(decode func(text []byte) error) (bool, error) {
 		f.good = text
 		return true, nil
 	}
-	backup, backupErr := f.read(f.path+".bak", decode)
+	_, backupErr := f.read(f.path+".bak", decode)
 	missing, backupMissing := errors.Is(err, fs.ErrNotExist), errors.Is(backupErr, fs.ErrNotExist)
 	switch {
 	case backupErr == nil:
 		f.log.Warn("read the backup of a configuration file", "path", f.path+".bak", "reason", err)
-		f.good = backup
 		return true, nil
 	case missing && backupMissing:
 		return false, nil

@@ -60,10 +60,10 @@ func TestAMessageSentBackGoesToTheRetryTopicAndInTheEndToTheDeadLetters(t *testi
 		return r
 	}
 	delay := func(r engine.Record) string { v, _ := r.Property("DELAY"); return v }
-	one := back(first, 0, "%RETRY%g", 1)
-	two := back(one, 5, "%RETRY%g", 2)
+	one := back(first, 5, "%RETRY%g", 1)
+	two := back(one, 0, "%RETRY%g", 2)
 	dead := back(two, 0, "%DLQ%g", 3)
-	if delay(one) != "3" || delay(two) != "5" || delay(dead) != "0" {
+	if delay(one) != "5" || delay(two) != "4" || delay(dead) != "0" {
 		t.Errorf("levels %s, %s, %s", delay(one), delay(two), delay(dead))
 	}
 	back(first, -1, "%DLQ%g", 1) // the consumer wants it no more
