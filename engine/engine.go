@@ -222,7 +222,7 @@ func (e *Engine) enter(ctx context.Context) error {
 		select {
 		case <-*gate:
 		case <-ctx.Done():
-			return ctx.Err()
+			return context.Cause(ctx)
 		}
 	}
 	e.inflight.Add(1)
