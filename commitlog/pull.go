@@ -168,19 +168,18 @@ func (qu *queue) visibleEnd(first, end, visible int64) (int64, error) {
 	}
 	beyond := func(e QueueEntry) bool { return !e.blank() && e.Offset+int64(e.Size) > visible }
 	// The border is near the end, most often.
-	low, high := end, end
+	high := end
 	for step := int64(1); ; step *= 4 {
-		low = max(first, high-step)
+		low := max(first, high-step)
 		e, err := qu.entry(low)
 		if err != nil {
 			return first, err
 		}
 		if low == first || !beyond(e) {
-			break
+			return qu.search(low, high, beyond)
 		}
 		high = low
 	}
-	return qu.search(low, high, beyond)
 }
 
 // gathering is a pull that is under way.

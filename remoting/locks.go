@@ -26,13 +26,13 @@ type Locks struct {
 	logger *slog.Logger
 
 	mu     sync.Mutex
-	groups map[string]map[queueName]queueLock
+	groups map[string]map[QueueName]queueLock
 	count  int
 	swept  time.Time
 }
 
-// queueName names a queue as clients do (MessageQueue).
-type queueName struct {
+// QueueName names a queue as clients do (MessageQueue).
+type QueueName struct {
 	BrokerName string `json:"brokerName"`
 	QueueID    int32  `json:"queueId"`
 	Topic      string `json:"topic"`
@@ -47,7 +47,7 @@ type queueLock struct {
 type lockBody struct {
 	ClientID      string      `json:"clientId"`
 	ConsumerGroup string      `json:"consumerGroup"`
-	Queues        []queueName `json:"mqSet"`
+	Queues        []QueueName `json:"mqSet"`
 }
 
 // NewLocks makes a table without locks. A nil logger is the default one.
@@ -55,7 +55,7 @@ func NewLocks(logger *slog.Logger) *Locks {
 	if logger == nil {
 		logger = slog.Default()
 	}
-	return &Locks{now: time.Now, logger: logger, groups: map[string]map[queueName]queueLock{}}
+	return &Locks{now: time.Now, logger: logger, groups: map[string]map[QueueName]queueLock{}}
 }
 
 // Handle makes l the handler of its codes.
@@ -78,7 +78,7 @@ func (l *Locks) Serve(r *Request) {
 		return
 	}
 	held := struct {
-		Queues []queueName `json:"lockOKMQSet"`
+		Queues []QueueName `json:"lockOKMQSet"`
 	}{l.Lock(b.ConsumerGroup, b.ClientID, b.Queues)}
 	body, err := json.Marshal(held)
 	if err != nil {
@@ -90,17 +90,17 @@ func (l *Locks) Serve(r *Request) {
 
 // Lock gives a client those of the queues that no other one of its group holds,
 // for another minute, and returns them.
-func (l *Locks) Lock(group, client string, queues []queueName) []queueName {
+func (l *Locks) Lock(group, client string, queues []QueueName) []QueueName {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
 	l.sweepLocked(now)
 	of := l.groups[group]
 	if of == nil {
-		of = map[queueName]queueLock{}
+		of = map[QueueName]queueLock{}
 		l.groups[group] = of
 	}
-	held := make([]queueName, 0, len(queues))
+	held := make([]QueueName, 0, len(queues))
 	for _, q := range queues {
 		old, ok := of[q]
 		if ok && old.client != client && now.Before(old.until) {
@@ -125,7 +125,7 @@ func (l *Locks) Lock(group, client string, queues []queueName) []queueName {
 }
 
 // Unlock takes back those of the queues that the client holds.
-func (l *Locks) Unlock(group, client string, queues []queueName) {
+func (l *Locks) Unlock(group, client string, queues []QueueName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	of := l.groups[group]
@@ -174,4 +174,4 @@ func (l *Locks) sweepLocked(now time.Time) {
 }
 
 // String names the queue for people.
-func (q queueName) String() string { return fmt.Sprintf("%s/%s/%d", q.BrokerName, q.Topic, q.QueueID) }
+func (q QueueName) String() string { return fmt.Sprintf("%s/%s/%d", q.BrokerName, q.Topic, q.QueueID) }

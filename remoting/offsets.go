@@ -216,7 +216,7 @@ func (o *Offsets) keys(pick func(offsetKey) (string, bool)) []string {
 	defer o.mu.Unlock()
 	var names []string
 	for k, queues := range o.table {
-		if name, ok := pick(k); ok && committed(queues) {
+		if name, ok := pick(k); ok && anyCommitted(queues) {
 			names = append(names, name)
 		}
 	}
@@ -224,7 +224,7 @@ func (o *Offsets) keys(pick func(offsetKey) (string, bool)) []string {
 	return names
 }
 
-func committed(queues map[int32]*queueOffset) bool {
+func anyCommitted(queues map[int32]*queueOffset) bool {
 	for _, q := range queues {
 		if q.known {
 			return true

@@ -1,6 +1,7 @@
 package remoting
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,15 +38,18 @@ func (o *Offsets) appendLocked(dst []byte) []byte {
 	dst = strconv.AppendInt(dst, o.version.Timestamp, 10)
 	dst = append(dst, `},"offsetTable":{`...)
 	keys := slices.SortedFunc(maps.Keys(o.table), func(a, b offsetKey) int {
-		return cmpOr(strings.Compare(a.topic, b.topic), strings.Compare(a.group, b.group))
+		return cmp.Or(strings.Compare(a.topic, b.topic), strings.Compare(a.group, b.group))
 	})
 	comma := ""
 	for _, k := range keys {
 		queues := o.table[k]
-		if !committed(queues) {
+		if !anyCommitted(queues) {
 			continue
 		}
-		name, _ := json.Marshal(k.topic + "@" + k.group) // text never fails
+		name, err := json.Marshal(k.topic + "@" + k.group)
+		if err != nil {
+			continue // a text never fails
+		}
 		dst = append(append(append(dst, comma...), name...), `:{`...)
 		comma = ""
 		for _, id := range slices.Sorted(maps.Keys(queues)) {
@@ -62,13 +66,6 @@ func (o *Offsets) appendLocked(dst []byte) []byte {
 		comma = ","
 	}
 	return append(dst, "}}"...)
-}
-
-func cmpOr(a, b int) int {
-	if a != 0 {
-		return a
-	}
-	return b
 }
 
 // Merge takes over another broker's offsets, the answer to 43 or a file: those
@@ -185,52 +182,4 @@ func replaceFile(path string, text []byte) error {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
-}
-
-// quoteKeys puts quotes around the bare numbers that are names in an object,
-// {0:1}, which fastjson writes and reads. Other text is left as it is.
-func quoteKeys(text []byte) []byte {
-	var out []byte
-	copied := 0
-	inside := false // of a string
-	for i := 0; i < len(text); i++ {
-		c := text[i]
-		if inside {
-			if c == '\\' {
-				i++
-			} else if c == '"' {
-				inside = false
-			}
-			continue
-		}
-		if c == '"' {
-			inside = true
-			continue
-		}
-		if c != '{' && c != ',' {
-			continue
-		}
-		from := skipSpace(text, i+1)
-		to := from
-		for to < len(text) && (text[to] >= '0' && text[to] <= '9' || text[to] == '-') {
-			to++
-		}
-		if end := skipSpace(text, to); to > from && end < len(text) && text[end] == ':' {
-			out = append(out, text[copied:from]...)
-			out = append(append(append(out, '"'), text[from:to]...), '"')
-			copied = to
-		}
-		i = max(i, to-1)
-	}
-	if out == nil {
-		return text
-	}
-	return append(out, text[copied:]...)
-}
-
-func skipSpace(text []byte, i int) int {
-	for i < len(text) && (text[i] == ' ' || text[i] == '\t' || text[i] == '\n' || text[i] == '\r') {
-		i++
-	}
-	return i
 }
