@@ -30,12 +30,13 @@ const (
 // RocketMQ PullRequestHoldService, which looks for those whose time is over every
 // 5 s, and so answers that much late.
 type holds struct {
-	p     *Pulls
-	some  atomic.Int32  // pulls that are held
-	wake  chan struct{} // capacity 1: something may have become visible, or the first in due is another one
-	stall atomic.Bool   // a lane has peers without room
-	quit  chan struct{}
-	done  chan struct{}
+	p      *Pulls
+	some   atomic.Int32  // pulls that are held
+	wake   chan struct{} // capacity 1: something may have become visible, or the first in due is another one
+	stall  atomic.Bool   // a lane has peers without room
+	passes atomic.Int64  // looks at the queues so far
+	quit   chan struct{}
+	done   chan struct{}
 
 	mu     sync.Mutex
 	queues map[engine.QueueID]map[*pull]struct{}
@@ -51,12 +52,21 @@ func (h *holds) init(p *Pulls) {
 
 func (h *holds) start() { go h.run() }
 
+// stop refuses what is held, and what comes.
 func (h *holds) stop() {
-	h.mu.Lock()
-	h.over = true
-	h.mu.Unlock()
 	close(h.quit)
 	<-h.done
+	h.mu.Lock()
+	h.over = true
+	var all []*pull
+	for len(h.due) > 0 {
+		all = append(all, h.due[0])
+		h.removeLocked(h.due[0])
+	}
+	h.mu.Unlock()
+	for _, q := range all {
+		q.stop()
+	}
 }
 
 // grown is called by the engine, for each step of the log.
@@ -83,10 +93,11 @@ func (h *holds) stalled() {
 // add holds a pull until its queue has grown beyond q.next, or its time is over.
 func (h *holds) add(q *pull) {
 	q.again = true
+	topic, queue, next := q.topic, q.queue, q.next // it may be somebody else's when keep returns
 	first := h.keep(q)
 	// What became visible since the queue was read was told to nobody. After some
 	// was raised, so that what comes from here on is.
-	if _, end, _ := h.p.e.QueueBounds(q.topic, q.queue); first || end > q.next {
+	if _, end, _ := h.p.e.QueueBounds(topic, queue); first || end > next {
 		h.nudge()
 	}
 }
@@ -96,7 +107,7 @@ func (h *holds) keep(q *pull) (first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if q.peer.gone.Load() || h.over {
-		h.p.leave(q.peer, 1, q.cost)
+		q.stop()
 		return false
 	}
 	id := engine.QueueID{Topic: q.topic, ID: q.queue}
@@ -143,6 +154,7 @@ func (h *holds) run() {
 	var grown []*pull
 	var unstalled time.Time
 	for {
+		h.passes.Add(1)
 		began := time.Now()
 		h.expire(began)
 		grown = h.look(grown[:0])
@@ -217,9 +229,9 @@ func (h *holds) look(grown []*pull) []*pull {
 	}
 	h.mu.Unlock()
 	for _, q := range grown {
-		// What is not visible yet is looked at again when that moves, which is
-		// told after this look if it has not been before.
-		if h.p.o.Visible != engine.VisibleAppended && !h.p.e.QueueGrown(q.topic, q.queue, q.next, h.p.o.Visible) {
+		// What is there and not visible yet is looked at again when that moves,
+		// which is told after this look if it has not been before.
+		if !h.p.e.QueueGrown(q.topic, q.queue, q.next, h.p.o.Visible) {
 			h.keep(q)
 			continue
 		}

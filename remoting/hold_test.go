@@ -266,3 +266,73 @@ func TestNoWakeUpIsLost(t *testing.T) {
 		})
 	}
 }
+
+// What is in a queue and not visible makes nobody look at it again and again.
+func TestWhatIsNotVisibleIsNotReadAgainAndAgain(t *testing.T) {
+	dir := t.TempDir()
+	e, err := engine.Open(engine.Options{Store: dir, Logger: quiet(), SegmentBytes: 1 << 20, Reactors: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Put(t.Context(), &engine.Message{Topic: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// A master's own end, that no other has shown to be history.
+	e = openReadingNode(t, engine.Options{Store: dir, Role: engine.Slave, Master: "127.0.0.1:1"})
+	b := newBroker(t, e, PullOptions{SlaveReads: true})
+	held := b.send(&reader{}, CodePullMessage, pullOf{flags: pullSuspends, suspend: time.Hour}.ext())
+	eventuallyRead(t, "it is held", func() bool { return b.held() > 0 })
+	from := b.pulls.holds.passes.Load()
+	eventuallyRead(t, "the queues are looked at", func() bool {
+		b.pulls.holds.grown()
+		return b.pulls.holds.passes.Load() > from+20
+	})
+	b.none(held)
+	b.pulls.hot.mu.Lock()
+	defer b.pulls.hot.mu.Unlock()
+	if n := b.pulls.hot.served; n > 2 {
+		t.Errorf("it was read %d times", n)
+	}
+}
+
+// What waits when the broker is closed is answered, so that nobody waits for it.
+func TestCloseRefusesWhatWaits(t *testing.T) {
+	b := newBroker(t, openReadingNode(t, engine.Options{}), PullOptions{PeerBytes: 1 << 20, ColdReaders: 1})
+	hang, begun := make(chan struct{}), make(chan struct{})
+	p := &reader{}
+	s, err := b.pulls.reader(p, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.pulls.cold.add(&s.cold, taskFunc(func() { close(begun); <-hang }))
+	<-begun
+	b.put(0, "", nil)
+	b.settled()
+	stuck := &reader{}
+	stuck.backlog.Store(1 << 20)
+	answers := []<-chan *Command{
+		b.send(p, CodePullMessage, pullOf{queue: 1, flags: pullSuspends, suspend: time.Hour}.ext()),
+		b.send(p, CodeGetEarliestStoreTime, pullOf{}.ext()),
+		b.send(stuck, CodePullMessage, pullOf{}.ext()),
+	}
+	closed := make(chan struct{})
+	go func() {
+		b.pulls.Close()
+		close(closed)
+	}()
+	eventuallyRead(t, "it is closed", b.pulls.closed.Load)
+	close(hang)
+	<-closed
+	answers = append(answers, b.send(p, CodePullMessage, pullOf{}.ext()), b.send(p, CodeGetEarliestStoreTime, pullOf{}.ext()))
+	for i, a := range answers {
+		if c := b.await(a); c.Code != SystemBusy || c.Remark == "" {
+			t.Errorf("request %d: %d %q", i, c.Code, c.Remark)
+		}
+	}
+	if n, bytes := b.unanswered(); n != 1 || bytes != 0 { // the one of reader above
+		t.Errorf("%d are counted, with %d bytes", n, bytes)
+	}
+}

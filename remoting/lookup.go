@@ -81,10 +81,12 @@ func (p *Pulls) later(r *Request, do func()) {
 	}
 	r.Ext, r.Body = nil, nil
 	p.cold.add(&peer.cold, taskFunc(func() {
-		if !peer.gone.Load() {
-			do()
-		}
 		p.leave(peer, 1, lookUpCost)
+		if p.closed.Load() || peer.gone.Load() {
+			r.ReplyCode(SystemBusy, shuttingDown)
+			return
+		}
+		do()
 	}))
 }
 

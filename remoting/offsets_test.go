@@ -225,9 +225,9 @@ func FuzzQuoteKeys(f *testing.F) {
 
 func TestQuoteKeys(t *testing.T) {
 	for text, want := range map[string]string{
-		`{0:1,-12 : 2}`:               `{"0":1,"-12" : 2}`,
+		`{0:1,-12 : 2}`:                `{"0":1,"-12" : 2}`,
 		`{"a,3:4":[1,2],"b":{ 7:"8"}}`: `{"a,3:4":[1,2],"b":{ "7":"8"}}`,
-		`{"x":"\",1:2"}`:              `{"x":"\",1:2"}`,
+		`{"x":"\",1:2"}`:               `{"x":"\",1:2"}`,
 	} {
 		if got := string(quoteKeys([]byte(text))); got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)

@@ -150,8 +150,8 @@ func (p *Pulls) Handle(m *Mux) {
 	m.Handle(HandlerFunc(p.commit), CodeUpdateConsumerOffset)
 }
 
-// Close stops serving. Pulls that are held or wait are not answered: their
-// connections go, too.
+// Close stops serving: pulls and look-ups that are held or wait are refused, as
+// those that come.
 func (p *Pulls) Close() {
 	if p.closed.Swap(true) {
 		return
@@ -262,3 +262,5 @@ const permRead = 4
 
 // pullCost is about what an unanswered pull keeps in memory without its texts.
 const pullCost = 512
+
+const shuttingDown = "this broker is shutting down"

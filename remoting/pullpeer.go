@@ -1,6 +1,7 @@
 package remoting
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 )
@@ -35,11 +36,13 @@ func (p *Pulls) reader(peer Peer, cost int64) (*pullPeer, error) {
 	s := p.peers[peer]
 	if s == nil {
 		s = &pullPeer{peer: peer, held: map[*pull]struct{}{}}
-		room := func() bool { return s.gone.Load() || p.backlog(s) < p.o.PeerBytes }
+		room := func() bool { return s.gone.Load() || p.closed.Load() || p.backlog(s) < p.o.PeerBytes }
 		s.hot.room, s.cold.room = room, room
 	}
 	var err error
 	switch {
+	case p.closed.Load():
+		err = errors.New(shuttingDown)
 	case s.pulls >= p.o.PeerPulls:
 		err = fmt.Errorf("[OVERLOAD] this connection has %d reads that are not answered", s.pulls)
 	case p.pulls >= p.o.Pulls || p.bytes+cost > p.o.PullBytes:

@@ -11,8 +11,8 @@ import (
 // has it held.
 func (q *pull) run() {
 	p := q.owner
-	if q.peer.gone.Load() {
-		p.leave(q.peer, 1, q.cost)
+	if q.peer.gone.Load() || p.closed.Load() {
+		q.stop()
 		return
 	}
 	q.peer.reading.Add(int64(q.bytes))
@@ -30,23 +30,25 @@ func (q *pull) run() {
 		return
 	}
 	q.last = found
+	passed := found.Status == engine.PullNoMatch && q.again // it goes on waiting for one that it wants
+	if (passed || found.Status == engine.PullOverflowOne) && found.Next > q.next {
+		q.next = found.Next
+	}
 	switch {
 	case found.Status == engine.PullCold:
 		q.cold = true
 		p.cold.add(&q.peer.cold, q)
-	case q.again && found.Status == engine.PullNoMatch && found.Next > q.next:
-		// It goes on waiting for one that it wants.
-		q.next = found.Next
-		if time.Now().Before(q.deadline) {
-			p.holds.add(q)
-			return
-		}
-		q.answer(nil)
-	case q.mayWait() && time.Now().Before(q.deadline):
+	case (passed || q.mayWait()) && time.Now().Before(q.deadline):
 		p.holds.add(q)
 	default:
 		q.answer(body)
 	}
+}
+
+// stop ends a pull of a broker that shuts down, or of a connection that is over.
+func (q *pull) stop() {
+	q.owner.leave(q.peer, 1, q.cost)
+	q.r.ReplyCode(SystemBusy, shuttingDown)
 }
 
 // mayWait tells whether a pull that found nothing is held. On a slave that is

@@ -26,6 +26,7 @@ type lane struct {
 	ready   []*lanePeer // peers with work that may begin, in turn
 	stalled []*lanePeer // peers that have work and no room for more bytes
 	stopped bool
+	served  int64 // tasks that were begun
 	done    sync.WaitGroup
 }
 
@@ -55,15 +56,17 @@ func newLane(readers, perPeer int, stall func()) *lane {
 	return l
 }
 
-// add puts a task behind the others of its peer. After stop it does nothing.
+// add puts a task behind the others of its peer. After stop it is done at once.
 func (l *lane) add(p *lanePeer, t task) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.stopped {
+		l.mu.Unlock()
+		t.run()
 		return
 	}
 	p.waiting = append(p.waiting, t)
 	l.listLocked(p)
+	l.mu.Unlock()
 }
 
 // listLocked gives a peer its turn, if it has work and is not waiting for one.
@@ -93,12 +96,12 @@ func (l *lane) unstall() {
 	}
 }
 
-// stop ends the goroutines after the reads that they are in. What waits is not
-// done.
+// stop ends the goroutines after all that waits; the tasks are expected to know
+// that there is an end, and peers to have room.
 func (l *lane) stop() {
+	l.unstall()
 	l.mu.Lock()
 	l.stopped = true
-	l.ready, l.stalled = nil, nil
 	l.work.Broadcast()
 	l.mu.Unlock()
 	l.done.Wait()
@@ -109,11 +112,11 @@ func (l *lane) serve() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for {
-		for len(l.ready) == 0 && !l.stopped {
+		for len(l.ready) == 0 {
+			if l.stopped {
+				return
+			}
 			l.work.Wait()
-		}
-		if l.stopped {
-			return
 		}
 		p := l.ready[0]
 		l.ready[0] = nil
@@ -123,6 +126,7 @@ func (l *lane) serve() {
 		p.waiting[0] = nil
 		p.waiting = p.waiting[1:]
 		p.running++
+		l.served++
 		l.listLocked(p)
 		l.mu.Unlock()
 		t.run()
