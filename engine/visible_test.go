@@ -48,8 +48,22 @@ func TestWhatIsFlushedIsVisibleThen(t *testing.T) {
 	if n, _ := inQueue(t, e, VisibleFlushed); e.log.FlushedOffset() == 0 && n != 0 {
 		t.Error("visible before the flush")
 	}
+	told := make(chan struct{}, 1)
+	if _, err := e.Watch(VisibleFlushed, func() {
+		select {
+		case told <- struct{}{}:
+		default:
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
 	if err := e.log.Flush(); err != nil {
 		t.Fatal(err)
+	}
+	select {
+	case <-told:
+	case <-time.After(testTimeout):
+		t.Error("the watcher was not told")
 	}
 	expectInQueue(t, "flushed", e, VisibleFlushed, 1)
 }

@@ -58,6 +58,14 @@ func TestAQueueBelongsToOneClientOfAGroup(t *testing.T) {
 	expect("nobody gives back another's", lockedBy(t, l, CodeLockBatch, "b", 0))
 	lockedBy(t, l, CodeUnlockBatch, "a", 0)
 	expect("b gets what was given back", lockedBy(t, l, CodeLockBatch, "b", 0), 0)
+	now = now.Add(lockTime)
+	lockedBy(t, l, CodeLockBatch, "c", 7) // what is over is forgotten once in a while,
+	now = now.Add(10 * time.Second)
+	lockedBy(t, l, CodeLockBatch, "c", 7)
+	now = now.Add(lockTime - time.Second)
+	lockedBy(t, l, CodeLockBatch, "e", 8)
+	now = now.Add(time.Second)
+	expect("and does not count before that either", lockedBy(t, l, CodeLockBatch, "d", 7), 7)
 	if !l.Held("g") || l.Held("h") {
 		t.Error("who holds locks")
 	}

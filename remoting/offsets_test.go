@@ -167,6 +167,9 @@ func TestOffsetsAreBounded(t *testing.T) {
 	if o.PullOffset("g", "t", 1) != 5 || o.PullOffset("h", "t", 0) != -1 {
 		t.Error("pull offsets")
 	}
+	if text := o.AppendJSON(nil); !bytes.HasSuffix(text, []byte(`{"t@g":{"0":2}}}`)) {
+		t.Errorf("what was only pulled is told: %s", text)
+	}
 	o.Remove("g", "t")
 	mustCommit(t, o, "h", "t", 0, 1)
 	mustCommit(t, o, "h", "u", 0, 1)
