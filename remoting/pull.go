@@ -85,6 +85,21 @@ func or[T comparable](v *T, otherwise T) {
 // Pulls answers those who read queues: pulls (11, 361), which may be held until
 // there is something, and look-ups in queues (see lookup.go). RocketMQ:
 // PullMessageProcessor, PullRequestHoldService.
+//
+// What is other than there, on purpose:
+//
+//   - The version of a subscription is not compared with the heartbeat's (code
+//     25): clients raise it and may heartbeat much later.
+//   - A held pull is answered at its time, not up to 5 s later, and with
+//     PullRetryImmediately and an offset to go on from if there were messages
+//     that it does not want.
+//   - On a slave, a pull that may wait and whose offset is outside of what the
+//     slave has is held; sent back at once it would come again at once. It is not
+//     sent back either because the master lives: the answer says where that is.
+//   - A unit of a queue that cannot be read, or means no record, is a SystemError,
+//     and is not skipped.
+//   - An offset behind what is visible but not behind the queue's end is no wrong
+//     one: the consumer was further than a master that lost its replicas shows.
 type Pulls struct {
 	e       *engine.Engine
 	o       PullOptions

@@ -175,7 +175,7 @@ func TestConsumersReadWhatWasPut(t *testing.T) {
 			}
 		}()
 	}
-	for i := 0; i < total; i++ { // while they read
+	for range total { // while they read
 		for q := range model {
 			if len(model[q]) > 0 {
 				b.put(int32(q), model[q][0].tag, []byte(model[q][0].body))

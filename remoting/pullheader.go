@@ -48,7 +48,7 @@ func parsePull(x Ext) (pullHeader, error) {
 		case "suspendTimeoutMillis":
 			h.suspend, seen = number(f, math.MinInt64, math.MaxInt64), seen|1<<7
 		case "subVersion":
-			// Not compared: see the package's notes on what differs.
+			// Not compared: see Pulls.
 			number(f, math.MinInt64, math.MaxInt64)
 			seen |= 1 << 8
 		case "maxMsgBytes":
