@@ -346,3 +346,37 @@ func TestCloseRefusesWhatWaits(t *testing.T) {
 		t.Errorf("%d are counted, with %d bytes", n, bytes)
 	}
 }
+
+// What comes between a pull's look at its queue and its being held is seen: it was
+// told while nobody was held.
+func TestWhatComesJustBeforeAHoldIsSeen(t *testing.T) {
+	b := newBroker(t, openReadingNode(t, engine.Options{}), PullOptions{})
+	b.send(&reader{}, CodePullMessage, pullOf{queue: 1, flags: pullSuspends, suspend: time.Minute}.ext()) // due before the other
+	answer := make(chan *Command, 1)
+	r := NewRequest(Command{Ext: pullOf{flags: pullSuspends, suspend: time.Hour}.ext()}, &reader{}, func(c *Command) { answer <- c })
+	h, err := parsePull(r.Ext)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.pulls.o.HoldLongest = time.Hour
+	q, _, err := b.pulls.admit(r, &h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.pulls.enter(q); err != nil {
+		t.Fatal(err)
+	}
+	b.put(0, "", []byte("x"))
+	b.settled()
+	last := int64(-1)
+	eventuallyRead(t, "what was told was looked at", func() bool {
+		n := b.pulls.holds.passes.Load()
+		rests := n == last && len(b.pulls.holds.wake) == 0
+		last = n
+		return rests
+	})
+	b.pulls.holds.add(q)
+	if got := b.await(answer); got.Code != Success {
+		t.Errorf("%d %v", got.Code, got.Ext)
+	}
+}
