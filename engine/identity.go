@@ -30,6 +30,9 @@ type identity struct {
 	// Unverified tells that the log came from elsewhere and was not yet compared
 	// with a master's.
 	Unverified bool
+	// Doubtful tells that the end of the log may be what a master wrote and
+	// nobody else has: consumers do not see it before a master was followed.
+	Doubtful bool
 }
 
 // Errors of the identity file.
@@ -210,6 +213,9 @@ func readIdentity(disk commitlog.Disk, path string) (identityNote, error) {
 	if text, ok := n.other["unverified"]; ok && json.Unmarshal(text, &n.Unverified) != nil {
 		return bad("unverified is %s, want true or false", text)
 	}
+	if text, ok := n.other["doubtful"]; ok && json.Unmarshal(text, &n.Doubtful) != nil {
+		return bad("doubtful is %s, want true or false", text)
+	}
 	if text, ok := n.other["mark"]; ok && json.Unmarshal(text, &n.mark) != nil {
 		n.mark = commitlog.Mark{} // one that cannot be read says nothing
 	}
@@ -226,6 +232,10 @@ func (n identityNote) write(disk commitlog.Disk, path string) error {
 	delete(fields, "unverified")
 	if n.Unverified {
 		fields["unverified"] = true
+	}
+	delete(fields, "doubtful")
+	if n.Doubtful {
+		fields["doubtful"] = true
 	}
 	delete(fields, "term")
 	if n.Term != "" {
