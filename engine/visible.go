@@ -154,9 +154,6 @@ const (
 	PullInterrupted = commitlog.PullInterrupted
 )
 
-// ErrOutOfRange means an offset outside what the log or the queue holds.
-var ErrOutOfRange = commitlog.ErrOutOfRange
-
 // Pull appends raw records of a queue's range to dst, as far as they are
 // visible; see commitlog.Pull. It may read from the disk: not for a loop.
 func (e *Engine) Pull(dst []byte, p *Pull, v Visible) ([]byte, Pulled, error) {

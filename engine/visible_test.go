@@ -10,8 +10,8 @@ import (
 // nobody is an address at which no master is.
 const nobody = "127.0.0.1:1"
 
-// noWait makes a put wait for no replica.
-func noWait(m *Message) *Message {
+// unwaited makes a put wait for no replica.
+func unwaited(m *Message) *Message {
 	m.Properties = "WAIT\x01false\x02"
 	return m
 }
@@ -77,7 +77,7 @@ func TestWhatWasConfirmedIsVisibleAfterARestart(t *testing.T) {
 	mustPut(t, m, message("t", 0, "x"))
 	eventually(t, "it is confirmed", func() bool { return m.ConfirmedOffset() == m.log.EndOffset() })
 	shut(t, s)
-	mustPut(t, m, noWait(message("t", 0, "y")))
+	mustPut(t, m, unwaited(message("t", 0, "y")))
 	expectInQueue(t, "before", m, VisibleConfirmed, 1)
 	shut(t, m)
 	m = openMaster(t, Options{Role: SyncMaster, Store: dir})
@@ -96,7 +96,7 @@ func TestAnOldMastersTailIsNotVisible(t *testing.T) {
 	eventually(t, "it is confirmed", func() bool { return m.ConfirmedOffset() == m.log.EndOffset() })
 	follow(t, m, s)
 	shut(t, s)
-	mustPut(t, m, noWait(message("t", 0, "tail")))
+	mustPut(t, m, unwaited(message("t", 0, "tail")))
 	expectInQueue(t, "the master", m, VisibleAppended, 2)
 	if err := m.log.Flush(); err != nil {
 		t.Fatal(err)

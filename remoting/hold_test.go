@@ -287,7 +287,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 // What is in a queue and not visible makes nobody look at it again and again.
 func TestWhatIsNotVisibleIsNotReadAgainAndAgain(t *testing.T) {
 	dir := t.TempDir()
-	e, err := engine.Open(engine.Options{Store: dir, Logger: quiet(), SegmentBytes: 1 << 20, Reactors: 1})
+	e, err := engine.Open(engine.Options{Store: dir, Logger: quiet, SegmentBytes: 1 << 20, Reactors: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

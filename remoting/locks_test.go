@@ -39,7 +39,7 @@ func lockedBy(t *testing.T, l *Locks, code int32, client string, queues ...int32
 }
 
 func TestAQueueBelongsToOneClientOfAGroup(t *testing.T) {
-	l := NewLocks(quiet())
+	l := NewLocks(quiet)
 	now := time.Unix(1000, 0)
 	l.now = func() time.Time { return now }
 	expect := func(what string, got []int32, want ...int32) {
@@ -84,7 +84,7 @@ func TestAQueueBelongsToOneClientOfAGroup(t *testing.T) {
 }
 
 func TestLockRequestsThatAreWrong(t *testing.T) {
-	l := NewLocks(quiet())
+	l := NewLocks(quiet)
 	many, err := json.Marshal(lockBody{ClientID: "a", ConsumerGroup: "g", Queues: make([]QueueName, lockBatchMax+1)})
 	if err != nil {
 		t.Fatal(err)

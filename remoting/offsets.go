@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/haengine/haengine/engine"
 )
 
 // OffsetsOptions are the settings of Offsets.
@@ -16,6 +18,7 @@ type OffsetsOptions struct {
 	File     string        // config/consumerOffset.json of the store; empty: nothing is kept
 	Interval time.Duration // between two writes of what has changed; 0: 5 s (flushConsumerOffsetInterval)
 	Most     int           // offsets of groups and queues that are kept at most; 0: 1,048,576
+	Disk     engine.Disk   // nil: the operating system's
 	Logger   *slog.Logger
 }
 
@@ -29,6 +32,7 @@ var ErrTooManyOffsets = errors.New("too many consumer offsets")
 // RocketMQ: ConsumerOffsetManager.
 type Offsets struct {
 	o    OffsetsOptions
+	file configFile // one save at a time
 	quit chan struct{}
 	done chan struct{}
 	once sync.Once
@@ -36,7 +40,7 @@ type Offsets struct {
 	mu      sync.Mutex
 	table   map[offsetKey]map[int32]*queueOffset
 	count   int // queueOffsets
-	version DataVersionNote
+	version DataVersion
 	changed bool // since it was written
 	lower   struct {
 		next    time.Time // no line is logged before
@@ -54,22 +58,19 @@ type queueOffset struct {
 	pulled    int64 // where its last pull began, -1: there was none
 }
 
-// DataVersionNote is RocketMQ's DataVersion, as it stands in files and bodies.
-type DataVersionNote struct {
-	StateVersion int64 `json:"stateVersion"`
-	Timestamp    int64 `json:"timestamp"` // ms
-	Counter      int64 `json:"counter"`
-}
-
 // OpenOffsets reads the file, or the one before it if that is damaged, and keeps
 // it from then on. Close ends that.
 func OpenOffsets(o OffsetsOptions) (*Offsets, error) {
 	or(&o.Interval, 5*time.Second)
 	or(&o.Most, 1<<20)
+	if o.Disk == nil {
+		o.Disk = engine.OSDisk()
+	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
 	of := &Offsets{o: o, table: map[offsetKey]map[int32]*queueOffset{}, quit: make(chan struct{}), done: make(chan struct{})}
+	of.file = configFile{disk: o.Disk, path: o.File, log: o.Logger}
 	if err := of.load(); err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 func openOffsets(t testing.TB, o OffsetsOptions) *Offsets {
 	t.Helper()
 	if o.Logger == nil {
-		o.Logger = quiet()
+		o.Logger = quiet
 	}
 	of, err := OpenOffsets(o)
 	if err != nil {
@@ -103,7 +103,7 @@ func TestOffsetsAreKept(t *testing.T) {
 	if err := os.WriteFile(file+".bak", []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenOffsets(OffsetsOptions{File: file, Logger: quiet()}); err == nil || !strings.Contains(err.Error(), file+".bak") {
+	if _, err := OpenOffsets(OffsetsOptions{File: file, Logger: quiet}); err == nil || !strings.Contains(err.Error(), file+".bak") {
 		t.Errorf("both are damaged: %v", err)
 	}
 }

@@ -3,12 +3,8 @@ package remoting
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +13,7 @@ import (
 // offsetsNote is RocketMQ's ConsumerOffsetManager in JSON. It writes the numbers
 // of queues without quotes, which Go cannot read; see quoteKeys.
 type offsetsNote struct {
-	DataVersion DataVersionNote            `json:"dataVersion"`
+	DataVersion DataVersion                `json:"dataVersion"`
 	OffsetTable map[string]map[int32]int64 `json:"offsetTable"`
 }
 
@@ -91,7 +87,7 @@ func (o *Offsets) Merge(text []byte) error {
 			q.committed, q.known = offset, true
 		}
 	}
-	if n.DataVersion != (DataVersionNote{}) {
+	if n.DataVersion != (DataVersion{}) {
 		o.version = n.DataVersion
 	}
 	return nil
@@ -102,34 +98,9 @@ func (o *Offsets) load() error {
 	if o.o.File == "" {
 		return nil
 	}
-	err := o.loadFrom(o.o.File)
-	if err == nil {
-		return nil
-	}
-	backup := o.o.File + ".bak"
-	if e := o.loadFrom(backup); e != nil {
-		if errors.Is(err, fs.ErrNotExist) && errors.Is(e, fs.ErrNotExist) {
-			return nil
-		}
-		return fmt.Errorf("%w; and %w; move both away to begin without offsets", err, e)
-	}
-	o.o.Logger.Warn("consumer offsets are those of the file before", "file", backup, "error", err)
-	return nil
-}
-
-func (o *Offsets) loadFrom(path string) error {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("read consumer offsets: %w", err)
-	}
-	if len(text) == 0 {
-		return fmt.Errorf("read consumer offsets: %s is empty", path)
-	}
-	if err := o.Merge(text); err != nil {
-		return fmt.Errorf("read %s: %w", path, err)
-	}
+	_, err := o.file.load(o.Merge)
 	o.changed = false
-	return nil
+	return err
 }
 
 // Save writes the file if anything has changed, durably, and keeps the one before
@@ -143,7 +114,7 @@ func (o *Offsets) Save() error {
 	text := o.appendLocked(nil)
 	o.changed = false
 	o.mu.Unlock()
-	err := replaceFile(o.o.File, text)
+	err := o.file.save(text)
 	if err != nil {
 		o.mu.Lock()
 		o.changed = true
@@ -151,35 +122,4 @@ func (o *Offsets) Save() error {
 		return fmt.Errorf("write consumer offsets: %w", err)
 	}
 	return nil
-}
-
-// replaceFile replaces a file, and its .bak by what it was. At each moment one of
-// the two is whole.
-func replaceFile(path string, text []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	temporary := path + ".tmp"
-	f, err := os.OpenFile(temporary, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(path, path+".bak"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := os.Rename(temporary, path); err != nil {
-		return err
-	}
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -233,7 +233,7 @@ func (p *Pulls) admit(r *Request, h *pullHeader) (*pull, int32, error) {
 	if !ok {
 		return nil, TopicNotExist, fmt.Errorf("topic [%s] does not exist", h.topic)
 	}
-	if perm&permRead == 0 {
+	if perm&PermRead == 0 {
 		return nil, NoPermission, fmt.Errorf("topic [%s] may not be pulled from", h.topic)
 	}
 	if h.queue < 0 || h.queue >= queues {
@@ -271,9 +271,6 @@ func (p *Pulls) admit(r *Request, h *pullHeader) (*pull, int32, error) {
 	r.Ext, r.Body = nil, nil
 	return q, 0, nil
 }
-
-// permRead is the perm bit of topics that may be read (PermName.PERM_READ).
-const permRead = 4
 
 // pullCost is about what an unanswered pull keeps in memory without its texts.
 const pullCost = 512

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"log/slog"
 	"math"
 	"net/netip"
 	"path/filepath"
@@ -65,14 +64,12 @@ type broker struct {
 	subs    map[string]string // topic: subscription of group g
 }
 
-func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
-
 func openReadingNode(t testing.TB, o engine.Options) *engine.Engine {
 	t.Helper()
 	if o.Store == "" {
 		o.Store = t.TempDir()
 	}
-	o.Logger, o.SegmentBytes, o.Reactors = quiet(), 1<<20, 1
+	o.Logger, o.SegmentBytes, o.Reactors = quiet, 1<<20, 1
 	e, err := engine.Open(o)
 	if err != nil {
 		t.Fatal(err)
@@ -99,11 +96,11 @@ func newBroker(t testing.TB, e *engine.Engine, o PullOptions) *broker {
 		}
 	})
 	var err error
-	if b.offsets, err = OpenOffsets(OffsetsOptions{File: filepath.Join(t.TempDir(), "config", "consumerOffset.json"), Logger: quiet()}); err != nil {
+	if b.offsets, err = OpenOffsets(OffsetsOptions{File: filepath.Join(t.TempDir(), "config", "consumerOffset.json"), Logger: quiet}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.offsets.Close() })
-	o.Logger, o.Offsets = quiet(), b.offsets
+	o.Logger, o.Offsets = quiet, b.offsets
 	o.Topic = func(name string) (int32, int32, bool) {
 		if name == "w" {
 			return 4, 2, true

@@ -79,16 +79,17 @@ const hexDigits = "0123456789ABCDEF"
 // and port and the record's physical offset, in hexadecimal (MessageDecoder
 // .createMessageId).
 func appendOffsetID(dst []byte, host engine.Host, offset int64) []byte {
-	if host.Addr.Is6() {
-		a := host.Addr.As16()
-		for _, c := range a {
-			dst = append(dst, hexDigits[c>>4], hexDigits[c&15])
-		}
-	} else {
-		a := host.Addr.As4()
-		for _, c := range a {
-			dst = append(dst, hexDigits[c>>4], hexDigits[c&15])
-		}
+	a := [16]byte{} // an address that is not there is 0.0.0.0, as in the record
+	n := 4
+	switch {
+	case host.Addr.Is6():
+		a, n = host.Addr.As16(), 16
+	case host.Addr.Is4():
+		four := host.Addr.As4()
+		copy(a[:], four[:])
+	}
+	for _, c := range a[:n] {
+		dst = append(dst, hexDigits[c>>4], hexDigits[c&15])
 	}
 	dst = appendHex(dst, uint64(uint32(host.Port)), 8)
 	return appendHex(dst, uint64(offset), 16)

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/panjf2000/gnet/v2"
@@ -50,6 +51,8 @@ type peer struct {
 	heard   time.Time // last traffic
 	partial int       // bytes of a frame that is not whole
 	since   time.Time // when they began, if there are any
+
+	unsent atomic.Int64 // bytes that were written and are not with the kernel, as the loop saw last; any goroutine reads
 
 	mu struct {
 		sync.Mutex
@@ -101,6 +104,21 @@ func (p *peer) Close(why error) {
 	}
 	p.markLocked()
 	p.mu.Unlock()
+}
+
+// Backlog implements Backlogged. What the kernel has taken since the loop's last
+// look is not known yet: the loop is made to look again.
+func (p *peer) Backlog() int64 {
+	n := p.unsent.Load()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n > 0 {
+		p.markLocked()
+	}
+	if p.mu.out != nil {
+		n += int64(len(p.mu.out.bytes))
+	}
+	return n
 }
 
 // send queues a frame, the answer to a request that counted cost. Any goroutine.
@@ -261,6 +279,9 @@ func (p *peer) flush() {
 	}
 	if why != nil {
 		p.closeFor(why)
+	}
+	if p.c != nil {
+		p.unsent.Store(int64(p.c.OutboundBuffered()))
 	}
 }
 
