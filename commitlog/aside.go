@@ -118,10 +118,25 @@ func SetAside(o Options) (path string, err error) {
 		if err := l.disk.WriteFileAtomic(filepath.Join(l.root, asideName), text); err != nil {
 			return fmt.Errorf("note that the log is set aside: %w", err)
 		}
-		_, _, err := l.finishAside()
-		return err
+		if _, _, err = l.finishAside(); err != nil {
+			return errors.Join(err, l.unmarkAside(path))
+		}
+		return nil
 	})
 	return path, err
+}
+
+// unmarkAside takes the note of a move back that has not moved anything, so that
+// the store opens as it did.
+func (l *Log) unmarkAside(into string) error {
+	moved, err := l.disk.ReadDir(into)
+	if errors.Is(err, fs.ErrNotExist) {
+		return removeDurably(l.disk, l.root, asideName)
+	}
+	if err != nil || len(moved) > 0 {
+		return err
+	}
+	return errors.Join(removeDurably(l.disk, l.root, asideName), l.disk.Remove(into))
 }
 
 // halfAside reads the note of a log that is being set aside; into is empty
@@ -174,7 +189,7 @@ func (l *Log) finishAside() (into string, half bool, err error) {
 	}
 	for _, e := range found {
 		if err := l.disk.Rename(filepath.Join(l.root, e.Name), filepath.Join(into, e.Name)); err != nil {
-			return into, true, fmt.Errorf("set %s aside: %w; if it is a file system of its own, move what is in it by hand and remove %s", e.Name, err, filepath.Join(l.root, asideName))
+			return into, true, fmt.Errorf("set %s aside: %w; if it is a file system of its own, move what is in it by hand", e.Name, err)
 		}
 	}
 	// The new names first: a crash between leaves two, not none. The note last.

@@ -183,7 +183,7 @@ func TestReplicaQueuesWholeRecordsOnly(t *testing.T) {
 	if err := publish(t, l, log[:half], 7001); err != nil {
 		t.Fatal(err)
 	}
-	awaitOffset(t, l, half)
+	must(t, l.AwaitChecked(20*time.Second)) // what there is whole
 	if got, want := l.DispatchedOffset(), lines[len(lines)-2].PhysicOffset; got != want {
 		t.Errorf("dispatched to %d, want %d: the last record is not all there", got, want)
 	}
@@ -228,9 +228,8 @@ func TestReplicaStopsAtTheFirstBadRecord(t *testing.T) {
 			if err := publish(t, l, bad[:c.end], 1<<20); err != nil && !errors.Is(err, ErrReadOnly) {
 				t.Fatal(err)
 			}
-			awaitOffset(t, l, c.end)
 			var damage *CorruptError
-			err := l.Writable()
+			err := l.AwaitChecked(20 * time.Second)
 			if !errors.As(err, &damage) || damage.Kind != c.kind || damage.Offset != c.at || !strings.Contains(damage.Detail, c.detail) {
 				t.Errorf("%v, want %s at %d", err, c.kind, c.at)
 			}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -239,12 +240,24 @@ func (k *keeper) nextCheckpointLocked(h *hint) Checkpoint {
 	return c
 }
 
-// removeAside removes what a crash left of small files that were being
-// replaced.
+// removeAside removes what a crash left of files that were being written: small
+// ones that were being replaced, and copies in cut/.
 func removeAside(disk Disk, root string) error {
+	var left []string
 	for _, name := range []string{hintName, checkpointName, abortName, epochNotesName, epochFileName, epochBackupName} {
-		err := disk.Remove(filepath.Join(root, name+temporarySuffix))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		left = append(left, name+temporarySuffix)
+	}
+	copies, err := disk.ReadDir(filepath.Join(root, cutDirectory))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, c := range copies {
+		if strings.HasSuffix(c.Name, temporarySuffix) && !c.Mode.IsDir() {
+			left = append(left, filepath.Join(cutDirectory, c.Name))
+		}
+	}
+	for _, name := range left {
+		if err := disk.Remove(filepath.Join(root, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove a leftover: %w", err)
 		}
 	}

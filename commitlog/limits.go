@@ -54,7 +54,15 @@ func (l Limits) Validate(m *Message, segmentBytes int64) error {
 	if err := limit("record", int64(size), bodyMax+recordOverheadBytes); err != nil {
 		return err
 	}
-	return limit("record in one segment", int64(size), segmentBytes-fillerHeaderBytes)
+	if err := limit("record in one segment", int64(size), segmentBytes-fillerHeaderBytes); err != nil {
+		return err
+	}
+	// No checksum covers the properties. Zeros in them would look like what a
+	// power cut left out, and recovery would take a whole record for a torn one.
+	if strings.IndexByte(m.Properties, 0) >= 0 {
+		return fmt.Errorf("%w: the properties have a zero byte", ErrMessageIllegal)
+	}
+	return nil
 }
 
 // ValidateBatch is Validate for messages that are appended as one piece: each

@@ -37,6 +37,7 @@ func TestMessagesAreRefusedAtTheirLimits(t *testing.T) {
 		{"topic with a line break", topic("a\nb"), segment, ErrMessageIllegal},
 		{"topic that is no text", topic("a\xff"), segment, ErrMessageIllegal},
 		{"topic of any script", topic("主题-тема"), segment, nil},
+		{"properties with a zero, which recovery would take for a lost sector", Message{Topic: "t", Properties: "a\x01b\x00\x02"}, segment, ErrMessageIllegal},
 		{"negative queue", Message{Topic: "t", QueueID: -1}, segment, ErrMessageIllegal},
 		{"record that fills a segment to the smallest filler", body(1000), 91 + 1 + 1000 + 8, nil},
 		{"record that leaves no filler", body(1000), 91 + 1 + 1000 + 7, ErrMessageIllegal},

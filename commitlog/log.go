@@ -50,9 +50,10 @@ type Log struct {
 	timestamp atomic.Int64     // store time of the last record, ms; the appender, or the dispatcher of a replica
 	holding   atomic.Int64     // since when the append section is held, ns after began; 0: it is not
 	_         cpu.CacheLinePad
+	confirmed atomic.Int64 // as NoteConfirmed was told, or the hint says: stored for each batch of acknowledgements
+	_         cpu.CacheLinePad
 
 	flushed    atomic.Int64 // stored by the flusher, after the fdatasync
-	confirmed  atomic.Int64 // as NoteConfirmed was told, or the hint says
 	start      atomic.Int64 // where a log without a byte begins
 	cuts       atomic.Int64 // raised when a cut begins and when it is done: odd during one
 	failed     atomic.Pointer[troubleError]

@@ -221,6 +221,9 @@ func (l *Log) take(r *recovery) {
 		l.start.Store(list[0].base)
 	}
 	l.end.Store(r.end)
+	if r.hint != nil {
+		l.confirmed.Store(min(r.hint.Confirmed, r.end))
+	}
 	l.publishEpochs(r.epochs)
 	l.timestamp.Store(r.timestamp)
 	l.flushed.Store(r.end)
@@ -326,7 +329,6 @@ func (l *Log) begin(r *recovery) error {
 	flushed := r.from // without a hint: RocketMQ has flushed what is before
 	if r.hint != nil {
 		flushed = min(r.hint.Flushed, r.end)
-		l.confirmed.Store(min(r.hint.Confirmed, r.end))
 		l.flusher.rewriteTo = r.end
 	}
 	flushed = max(flushed, l.MinOffset())

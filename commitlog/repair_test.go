@@ -3,10 +3,12 @@ package commitlog
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -346,6 +348,32 @@ func TestARepairTakesBackWhatIsConfirmed(t *testing.T) {
 	l = mustOpen(t, o)
 	if got := l.Confirmed(); got != all[10].EndOffset || l.EndOffset() != got {
 		t.Errorf("confirmed %d of a log that was cut to %d and ends at %d", got, all[10].EndOffset, l.EndOffset())
+	}
+	must(t, l.Close())
+}
+
+// noRename is a disk where the segments' directory cannot be moved, as one that
+// is a file system of its own.
+type noRename struct{ *Twin }
+
+func (d noRename) Rename(from, to string) error {
+	if filepath.Base(from) == segmentsDirectory {
+		return &fs.PathError{Op: "rename", Path: from, Err: syscall.EBUSY}
+	}
+	return d.Twin.Rename(from, to)
+}
+
+func TestALogThatCannotBeSetAsideOpensAsBefore(t *testing.T) {
+	disk := NewTwin(3)
+	o := twinOptions(disk)
+	all := writeStore(t, o, 5, 100)
+	o.Disk = noRename{disk}
+	if _, err := SetAside(o); !errors.Is(err, syscall.EBUSY) {
+		t.Fatal(err)
+	}
+	l := mustOpen(t, o)
+	if l.EndOffset() != all[4].EndOffset {
+		t.Errorf("the log ends at %d, want %d", l.EndOffset(), all[4].EndOffset)
 	}
 	must(t, l.Close())
 }

@@ -94,6 +94,19 @@ func (l *Log) faulted(err error) error {
 	return bad
 }
 
+// AwaitChecked waits until every whole record that the log holds was looked at
+// and is in its queue. The error says why they are not: damage, queues that cannot
+// be written, or that the time is over.
+func (l *Log) AwaitChecked(limit time.Duration) error {
+	if l.awaitDispatched(limit) || l.dispatcher.idle() {
+		return l.Writable()
+	}
+	if err := l.Writable(); err != nil {
+		return err
+	}
+	return fmt.Errorf("records from offset %d on are not in their queues after %v: %w", l.DispatchedOffset(), limit, ErrNotQueued)
+}
+
 // awaitDispatched waits until all whole records are in their queues. false:
 // it cannot be so, or the time is over.
 func (l *Log) awaitDispatched(limit time.Duration) bool {

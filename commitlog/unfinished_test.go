@@ -45,3 +45,30 @@ func TestReplicaThatDiesInsideARecordHasNoneOfIt(t *testing.T) {
 		}
 	}
 }
+
+// A record of somebody else's whose last byte is a zero and ends the last segment
+// has nothing behind it to be looked at.
+func TestARecordUpToTheBorderOfTheLastSegment(t *testing.T) {
+	const segment = 8192
+	m := &Message{Topic: "orders", Properties: "k\x01v\x00"}
+	m.Body = make([]byte, segment-len(AppendRecord(nil, m)))
+	record := AppendRecord(nil, m)
+	if len(record) != segment {
+		t.Fatal(len(record))
+	}
+	disk := NewTwin(4)
+	o := twinOptions(disk)
+	o.SegmentBytes, o.Limits.BodyBytes = segment, segment
+	l := mustOpen(t, o)
+	if err := publish(t, l, record, segment); err != nil {
+		t.Fatal(err)
+	}
+	disk.PowerOffAfter(0)
+	_ = l.Close()
+	disk.Kill()
+	l = mustOpen(t, o)
+	if l.EndOffset() != segment {
+		t.Errorf("the log ends at %d", l.EndOffset())
+	}
+	must(t, l.Close())
+}

@@ -162,8 +162,8 @@ func (w *walker) lostSector(offset int64, h *Header) (*CorruptError, error) {
 // unfinished looks for the last bytes of a record that never came: a replica
 // died while it received them, so that what its segment was made with stands
 // there and behind. With the body whole the lengths add up all the same, and the
-// record would be another one than its master's. Neither a topic nor properties
-// end with a zero.
+// record would be another one than its master's. No topic or properties that we
+// take have a zero byte (Limits.Validate).
 func (w *walker) unfinished(offset int64, h *Header) (*CorruptError, error) {
 	size := int64(h.Size)
 	record, err := w.peek(offset, size)
@@ -174,7 +174,7 @@ func (w *walker) unfinished(offset int64, h *Header) (*CorruptError, error) {
 	if from == to {
 		from, to = h.topicAt, h.topicEnd
 	}
-	if from == to || record[to-1] != 0 {
+	if from == to || record[to-1] != 0 || offset+size == w.layout.end() {
 		return nil, nil
 	}
 	behind := make([]byte, min(fillerHeaderBytes, w.layout.segmentBytes-(offset+size)%w.layout.segmentBytes))

@@ -17,8 +17,12 @@ func (s *slave) greeted(master transfer.Hello) {
 		own, err := s.align(master)
 		return func() {
 			s.epoch, s.cluster = lastOf(own.Epochs), master.ClusterID
+			s.shared.Lock()
+			s.shared.connected, s.shared.node = s.address, master.ReplicaID
+			s.shared.Unlock()
 			s.out = append(s.out, s.follower.Answer(own, s.loop.Now())...)
 			s.extended.Store(true)
+			s.plain.Store(false)
 			s.flushOut()
 		}, err
 	})
@@ -82,6 +86,10 @@ func (s *slave) align(master transfer.Hello) (transfer.Hello, error) {
 	if err != nil {
 		return own, err
 	}
+	// Before anything is cut for it: this node may become a master next.
+	if err := e.noteEpoch(lastOf(master.Epochs).Number); err != nil {
+		return own, err
+	}
 	if err := s.verify(own, master, keep); err != nil {
 		return own, err
 	}
@@ -121,7 +129,11 @@ func (s *slave) beginAt(own, master transfer.Hello) (transfer.Hello, error) {
 		return own, err
 	}
 	if err := s.log.StartAt(own.Start); err != nil {
-		return own, err
+		// It has its place already, and a file there, but no byte any more.
+		if !errors.Is(err, commitlog.ErrNotEmpty) || !master.Log.Holds(own.Log.End) {
+			return own, err
+		}
+		own.Start = own.Log.End
 	}
 	if own.Start > 0 {
 		s.e.opts.Logger.Warn("this copy begins after the log's first byte", "master", s.master, "min_offset", own.Start, "master_min_offset", master.Log.Min, "from", s.e.opts.From.String())
@@ -192,7 +204,7 @@ func (s *slave) join(cluster string) {
 func (s *slave) enterEpoch(epoch transfer.Epoch) {
 	s.epoch = epoch
 	s.pauseFor(func() (func(), error) {
-		return func() {}, s.e.addEpoch(commitlog.Epoch(epoch))
+		return func() {}, errors.Join(s.e.noteEpoch(epoch.Number), s.e.addEpoch(commitlog.Epoch(epoch)))
 	})
 }
 

@@ -17,7 +17,7 @@ func (r *replica) answer(q transfer.Question) {
 	r.e.background.Add(1)
 	go func() {
 		defer r.e.background.Done()
-		a := r.e.sums(q)
+		a := r.e.sums(q, r.left.Load)
 		r.host.loop.Post(func() {
 			r.proving = false
 			if r.over {
@@ -30,13 +30,14 @@ func (r *replica) answer(q transfer.Question) {
 	}()
 }
 
-// sums answers a question that is within the limits.
-func (e *Engine) sums(q transfer.Question) transfer.Answer {
+// sums answers a question that is within the limits, unless whoever asked it is
+// gone when its turn comes.
+func (e *Engine) sums(q transfer.Question, gone func() bool) transfer.Answer {
 	e.answering.Lock()
 	defer e.answering.Unlock()
 	a := transfer.Answer{Log: e.served(), Sums: make([]uint32, 0, q.Sums())}
 	for n := range int(q.Sums()) {
-		if e.closed.Load() {
+		if e.closed.Load() || gone() {
 			return transfer.Answer{Log: a.Log, Code: transfer.AnswerUnread, Text: ErrClosed.Error()}
 		}
 		sum, err := e.log.Checksum(q.PieceAt(n))
@@ -52,6 +53,11 @@ func (e *Engine) sums(q transfer.Question) transfer.Answer {
 func (r *replica) farewell(err error) {
 	const text = "HA connection ended before a valid first report"
 	peer, reason := r.address.String(), sentence(err)
+	if kind := unproven(r.session, err); kind != "" {
+		r.e.opts.Metrics.Unproven(kind)
+		r.e.steady.warn("peer-unproven "+kind, "HA peer refused: no proof of a shared secret", "peer", peer, "kind", kind, "reason", reason)
+		return
+	}
 	if r.session.Asks() && !errors.Is(err, transfer.ErrRefused) {
 		r.e.opts.Logger.Debug("a peer that compared logs is gone", "peer", peer, "reason", reason)
 		return

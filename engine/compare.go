@@ -32,8 +32,13 @@ type CompareOptions struct {
 	BytesPerSecond int64              // of the local log; 0: no limit
 	Progress       func(c Comparison) // as far as it is; called by the caller's goroutine
 
+	Secret []byte // that the node has to prove to know, as Options.HASecret; empty: none
+
 	HelloTimeout  time.Duration // how long the node may be silent at first; 0: 5 s. RocketMQ's is for ever
 	AnswerTimeout time.Duration // how long it may take for one answer; 0: 1 min
+
+	node  string                                          // replica id that the node must have; empty: any
+	until func(node transfer.Hello) (to int64, err error) // up to where both should be the same; nil: all
 }
 
 // NodeInfo is what a node says of itself to somebody who compares.
@@ -43,6 +48,14 @@ type NodeInfo struct {
 	MinOffset, MaxOffset int64
 	Epochs               []commitlog.Epoch // ascending
 	Answers              bool              // it gives checksums of its log
+}
+
+// Epoch is the number of the node's last epoch; 0: none.
+func (n *NodeInfo) Epoch() int32 {
+	if len(n.Epochs) == 0 {
+		return 0
+	}
+	return n.Epochs[len(n.Epochs)-1].Number
 }
 
 // Comparison is what a comparison found.
@@ -67,7 +80,8 @@ var comparePieces = []int64{1 << 20, 256, 1}
 // look. Equal checksums of a piece are taken for equal bytes.
 //
 // The errors are ctx's, the log's, the dial's; ErrNotSpoken; ErrChanging; what
-// wraps transfer.ErrUnanswered or transfer.ErrRefused, with the node's reason.
+// wraps transfer.ErrUnanswered or transfer.ErrRefused, with the node's reason;
+// the latter also if one of both has a secret that the other does not know.
 func Compare(ctx context.Context, address string, log *commitlog.Log, o CompareOptions) (Comparison, error) {
 	p, err := dialPeer(ctx, address, &o)
 	if err != nil {
@@ -80,10 +94,21 @@ func Compare(ctx context.Context, address string, log *commitlog.Log, o CompareO
 // compareLog compares what the log and the node's have in common.
 func (p *peer) compareLog(log *commitlog.Log, o *CompareOptions) (Comparison, error) {
 	c := Comparison{Node: p.info(), Differs: -1}
+	if o.node != "" && o.node != c.Node.ReplicaID {
+		return c, fmt.Errorf("%s: %w: replica %q answers, not %q", p.address, ErrChanging, c.Node.ReplicaID, o.node)
+	}
 	c.From = max(o.From, log.MinOffset(), c.Node.MinOffset)
 	c.To = min(log.EndOffset(), c.Node.MaxOffset)
 	if o.To > 0 {
 		c.To = min(c.To, o.To)
+	}
+	if o.until != nil {
+		hello, _ := p.asker.Hello()
+		to, err := o.until(hello)
+		if err != nil {
+			return c, err
+		}
+		c.To = min(c.To, to)
 	}
 	c.To = max(c.To, c.From)
 	if c.To > c.From && !c.Node.Answers {
@@ -92,9 +117,10 @@ func (p *peer) compareLog(log *commitlog.Log, o *CompareOptions) (Comparison, er
 	return c, p.compare(log, &c, o)
 }
 
-// AskNode asks a running node who it is and what its log holds.
-func AskNode(ctx context.Context, address string) (NodeInfo, error) {
-	p, err := dialPeer(ctx, address, &CompareOptions{})
+// AskNode asks a running node who it is and what its log holds. secret is as
+// CompareOptions.Secret.
+func AskNode(ctx context.Context, address string, secret []byte) (NodeInfo, error) {
+	p, err := dialPeer(ctx, address, &CompareOptions{Secret: secret})
 	if err != nil {
 		return NodeInfo{}, err
 	}
@@ -145,7 +171,8 @@ func (p *peer) compare(log *commitlog.Log, c *Comparison, o *CompareOptions) err
 // question asks for as much of [from, to) as the node answers at once.
 func (p *peer) question(from, to, piece int64) transfer.Question {
 	hello, _ := p.asker.Hello()
-	limits := hello.Questions
+	// No more than we answer ourselves: an answer has to fit what we read.
+	limits := transfer.QuestionLimits{Sums: min(hello.Questions.Sums, transfer.QuestionSumsMax), Bytes: min(hello.Questions.Bytes, transfer.QuestionBytesMax)}
 	piece = min(piece, limits.Bytes)
 	return transfer.Question{From: from, To: min(to, from+min(limits.Bytes, limits.Sums*piece)), Piece: piece}
 }
@@ -217,7 +244,7 @@ func dialPeer(ctx context.Context, address string, o *CompareOptions) (*peer, er
 	if err != nil {
 		return nil, fmt.Errorf("nobody answers at %s: %w", address, err)
 	}
-	p := &peer{ctx: ctx, address: address, conn: conn, asker: transfer.NewAsker(), patient: o.AnswerTimeout, buf: make([]byte, 16<<10)}
+	p := &peer{ctx: ctx, address: address, conn: conn, asker: transfer.NewAsker(o.Secret), patient: o.AnswerTimeout, buf: make([]byte, 16<<10)}
 	if p.patient <= 0 {
 		p.patient = time.Minute
 	}
@@ -246,6 +273,9 @@ func (p *peer) greet(timeout time.Duration) error {
 			return nil
 		}
 		err := p.read()
+		if err == nil && p.asker.Challenged() {
+			err = p.prove(timeout)
+		}
 		switch {
 		case err == nil:
 		case p.ctx.Err() != nil:
@@ -260,6 +290,16 @@ func (p *peer) greet(timeout time.Duration) error {
 			return fmt.Errorf("%s: %w", p.address, err)
 		}
 	}
+}
+
+// prove answers a node that has a secret.
+func (p *peer) prove(timeout time.Duration) error {
+	b, err := p.asker.Prove(newNonce())
+	if err != nil {
+		_ = p.send(p.asker.Refuse(err), timeout) // it counts who goes without a proof, and why
+		return err
+	}
+	return p.send(b, timeout)
 }
 
 func (p *peer) send(b []byte, patience time.Duration) error {

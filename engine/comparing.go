@@ -82,14 +82,14 @@ func (s *slave) compareOnce() (differs int64, found bool) {
 	}
 	s.comparing.set(func(st *ComparisonStatus) { st.Running = true })
 	cuts := s.cuts.Load()
-	o := CompareOptions{To: s.log.DispatchedOffset(), BytesPerSecond: s.e.opts.CompareRate, Progress: take}
-	c, err := Compare(s.context, s.master, s.log, o)
+	o := CompareOptions{To: s.log.DispatchedOffset(), BytesPerSecond: s.e.opts.CompareRate, Progress: take, Secret: s.e.opts.HASecret}
+	c, err := s.compareFollowed(o)
 	if err == nil && c.Differs >= 0 {
 		take(c)
 		// Once more, of that byte alone: this log, or the master's, may have been
 		// cut in the midst of it.
 		o.From, o.To = c.Differs, c.Differs+1
-		c, err = Compare(s.context, s.master, s.log, o)
+		c, err = s.compareFollowed(o)
 		if err == nil && (c.Differs < 0 || cuts != s.cuts.Load()) {
 			err = ErrChanging
 		}
@@ -120,10 +120,10 @@ func (s *slave) differs(at int64) {
 	why := &transfer.RefusalError{Code: transfer.RefusedDiverged, Text: fmt.Sprintf("our log differs from the master's at offset %d, found by comparison", at)}
 	s.e.opts.Logger.Error("the log differs from the master's; replication has ended", "master", s.master, "offset", at, "reason", why.Text)
 	s.e.events.send(Event{Kind: LogDiffers, Offset: at, Err: why})
-	if err := s.e.changeIdentity(func(id *identity) { id.Unverified = true }); err != nil {
+	if err := s.e.changeIdentity(func(id *identity) { id.Differs = true }); err != nil {
 		s.e.opts.Logger.Error("that the log differs could not be noted: a restart follows the master again", "error", err)
 	}
-	s.passOnNothing(why)
+	s.door.close(why)
 	s.loop.Post(func() {
 		s.broken = why
 		if s.conn != nil {

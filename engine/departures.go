@@ -29,7 +29,7 @@ type departure struct {
 // damaged, or one end does not take the other.
 func (d *departures) note(r *replica, why error) {
 	damaged := r.damaged.Load()
-	if damaged < 0 && !unwell(why) {
+	if !r.session.Trusted() || damaged < 0 && !unwell(why) { // who is not trusted must not push out who is
 		return
 	}
 	one := departure{host: r.address.Addr(), Departed: Departed{

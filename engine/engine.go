@@ -144,7 +144,7 @@ func (e *Engine) open() error {
 	e.confirmed.Store(e.log.MinOffset())
 	e.loadTerms()
 	if o.Role != Slave && e.log.Writable() == nil {
-		if err := e.startEpoch(); err != nil {
+		if err := errors.Join(e.startEpoch(), e.trust()); err != nil {
 			return err
 		}
 	}
@@ -159,6 +159,9 @@ func (e *Engine) open() error {
 	if o.Role == Slave {
 		if err := e.follow(o.Master); err != nil {
 			return err
+		}
+		if e.master != nil {
+			e.master.holds.Add(-1) // newMaster's: the slave has its own if there is a reason
 		}
 	}
 	e.vigil = newVigil(e)
@@ -183,6 +186,9 @@ func (e *Engine) shutdown(ctx context.Context) error {
 	e.events.send(Event{Kind: StateChanged, State: StateStopping})
 	e.settlePuts(ctx)
 	e.wakeSenders(true) // what they rest on goes out before the loops end
+	if e.master != nil {
+		e.master.holdDoor()
+	}
 	if s := e.slave.Load(); s != nil {
 		s.stop()
 	}

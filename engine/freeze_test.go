@@ -44,7 +44,7 @@ func monotonic() time.Duration {
 // standard input names a master to follow; its end ends the process.
 func runLeased(store string) error {
 	e, err := Open(Options{
-		Store: store, Role: SyncMaster, Leased: true, InSyncReplicas: 3, SlaveTimeout: time.Hour, HAListen: "127.0.0.1:0",
+		Store: store, Role: SyncMaster, Leased: true, PlainIdentity: IdentityConnection, InSyncReplicas: 3, SlaveTimeout: time.Hour, HAListen: "127.0.0.1:0",
 		SegmentBytes: 1 << 20, Reactors: 1, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 
 // From is where the log of an empty slave begins. A log that holds a byte goes
 // on where it ends. An offset above 0 stands for the segment that it lies in: a
-// copy begins with a whole segment.
+// copy begins with a whole segment. RocketMQ's protocol cannot ask for an offset:
+// a report there acknowledges what is below it, whether it exists or not.
 type From int64
 
 // FromFirst is the master's first byte; FromLastSegment leaves out all but the
@@ -50,15 +51,12 @@ func (f From) String() string {
 // base is where a copy of a master's log begins, or why it cannot there.
 func (f From) base(log transfer.Range, segmentBytes int64) (int64, error) {
 	switch {
-	case f == FromFirst || log.Empty():
+	case f == FromFirst:
 		return log.Min, nil
 	case f == FromLastSegment:
 		return max(log.End-log.End%segmentBytes, log.Min), nil
-	case !log.Holds(int64(f)):
+	case log.Empty() || !log.Holds(int64(f)):
 		return 0, &transfer.RefusalError{Code: transfer.RefusedRange, Text: fmt.Sprintf("this copy is to begin with the segment of offset %d, the master holds %d to %d", f, log.Min, log.End)}
 	}
-	return max(f.segment(segmentBytes), log.Min), nil
+	return max(int64(f)-int64(f)%segmentBytes, log.Min), nil
 }
-
-// segment is the base of the segment that an offset lies in.
-func (f From) segment(segmentBytes int64) int64 { return int64(f) - int64(f)%segmentBytes }

@@ -28,8 +28,11 @@ type identity struct {
 	ReplicaID string
 	Term      string // id of the term that this store began as a master, in hex; empty: none
 	// Unverified tells that the log came from elsewhere and was not yet compared
-	// with a master's.
-	Unverified bool
+	// with a master's; Differs that it was, and is another.
+	Unverified, Differs bool
+	// EpochSeen is the highest epoch that this store has heard of, whether its log
+	// has it or not: a term of its own gets a higher number.
+	EpochSeen int32
 	// Doubtful tells that the end of the log may be what a master wrote and
 	// nobody else has: consumers do not see it before a master was followed.
 	Doubtful bool
@@ -210,11 +213,16 @@ func readIdentity(disk commitlog.Disk, path string) (identityNote, error) {
 	if n.ReplicaID == "" {
 		return bad("replica_id is missing or empty")
 	}
-	if text, ok := n.other["unverified"]; ok && json.Unmarshal(text, &n.Unverified) != nil {
-		return bad("unverified is %s, want true or false", text)
+	for _, field := range []struct {
+		name string
+		into *bool
+	}{{"unverified", &n.Unverified}, {"differs", &n.Differs}, {"doubtful", &n.Doubtful}} {
+		if text, ok := n.other[field.name]; ok && json.Unmarshal(text, field.into) != nil {
+			return bad("%s is %s, want true or false", field.name, text)
+		}
 	}
-	if text, ok := n.other["doubtful"]; ok && json.Unmarshal(text, &n.Doubtful) != nil {
-		return bad("doubtful is %s, want true or false", text)
+	if text, ok := n.other["epoch_seen"]; ok && (json.Unmarshal(text, &n.EpochSeen) != nil || n.EpochSeen < 0) {
+		return bad("epoch_seen is %s, want a number", text)
 	}
 	if text, ok := n.other["mark"]; ok && json.Unmarshal(text, &n.mark) != nil {
 		n.mark = commitlog.Mark{} // one that cannot be read says nothing
@@ -229,13 +237,15 @@ func (n identityNote) write(disk commitlog.Disk, path string) error {
 		fields[name] = text
 	}
 	fields["cluster_id"], fields["replica_id"] = n.ClusterID, n.ReplicaID
-	delete(fields, "unverified")
-	if n.Unverified {
-		fields["unverified"] = true
+	for name, is := range map[string]bool{"unverified": n.Unverified, "differs": n.Differs, "doubtful": n.Doubtful} {
+		delete(fields, name)
+		if is {
+			fields[name] = true
+		}
 	}
-	delete(fields, "doubtful")
-	if n.Doubtful {
-		fields["doubtful"] = true
+	delete(fields, "epoch_seen")
+	if n.EpochSeen > 0 {
+		fields["epoch_seen"] = n.EpochSeen
 	}
 	delete(fields, "term")
 	if n.Term != "" {

@@ -27,7 +27,7 @@ type master struct {
 	review   *reactor.Timer
 	warned   bool // of long topics; the review's
 	departed departures
-	closed   atomic.Bool // connections are not taken
+	holds    atomic.Int32 // of those who keep the door closed: no connection is taken above 0
 
 	mu struct {
 		sync.Mutex
@@ -69,6 +69,9 @@ func newMaster(e *Engine) (*master, error) {
 		h.pause = h.loop.NewTimer(h.rested)
 		m.hosts = append(m.hosts, h)
 	}
+	if e.Role() == Slave {
+		m.holds.Store(1) // until there is somebody who knows whether replicas may come
+	}
 	loop := e.group.Loop(0)
 	m.review = loop.NewTimer(m.runReview)
 	listener, err := e.group.Listen(e.opts.HAListen, e.socketOptions(), m.accept)
@@ -100,7 +103,7 @@ func (m *master) stop() {
 
 // accept runs on the loop that will own c.
 func (m *master) accept(c *reactor.Conn) reactor.Handler {
-	if m.closed.Load() || m.e.leaseEnded() {
+	if m.holds.Load() > 0 || m.e.leaseEnded() {
 		return nil
 	}
 	for _, h := range m.hosts {
@@ -222,18 +225,18 @@ func (m *master) end(why error) *sync.WaitGroup {
 	return &all
 }
 
-// closeDoor ends all connections and takes no other until open is called.
+// closeDoor ends all connections and takes no other until open is called, and all
+// others who closed it have, too. Not for a loop.
 func (m *master) closeDoor(why error) (open func()) {
-	m.closed.Store(true)
+	open = m.holdDoor()
 	m.endAll(why)
-	return func() { m.closed.Store(false) }
+	return open
 }
 
-// openDoor lets replicas in that a slave kept out which was not sure of its log.
-func (e *Engine) openDoor() {
-	if e.master != nil {
-		e.master.closed.Store(false)
-	}
+// holdDoor takes no connection until open is called. Any goroutine.
+func (m *master) holdDoor() (open func()) {
+	m.holds.Add(1)
+	return sync.OnceFunc(func() { m.holds.Add(-1) })
 }
 
 func (h *host) attach(c *reactor.Conn) reactor.Handler {
@@ -248,7 +251,7 @@ func (h *host) attach(c *reactor.Conn) reactor.Handler {
 		hello = &own
 	}
 	r.session = transfer.NewSession(transfer.SessionConfig{
-		Hello:         hello,
+		Hello: hello, Secret: e.opts.HASecret, Nonce: newNonce(),
 		Peer:          r.address.String(),
 		FrameBytesMax: int32(e.opts.FrameBytes), SegmentBytes: e.log.SegmentBytes(),
 		HistoryFirst: e.opts.PlainHistory == HistoryFirst,

@@ -335,16 +335,16 @@ func TestLongTopicsAreWarnedOfOnce(t *testing.T) {
 	mustPut(t, m, message(topic, 0, "body"))
 	shut(t, m)
 	m = openMaster(t, o)
-	if strings.Contains(text.String(), "V2") {
+	if strings.Contains(text.String(), "records are V2") {
 		t.Fatal("warned of with no replica there")
 	}
 	openSlave(t, m, Options{})
 	waitReplicas(t, m, 1)
-	eventually(t, "the master warns", func() bool { return strings.Contains(text.String(), "V2") })
+	eventually(t, "the master warns", func() bool { return strings.Contains(text.String(), "records are V2") })
 	openSlave(t, m, Options{})
 	waitReplicas(t, m, 2)
 	time.Sleep(2 * reviewInterval) // a second warning would come in this time
-	if n := strings.Count(text.String(), "V2"); n != 1 {
+	if n := strings.Count(text.String(), "records are V2"); n != 1 {
 		t.Errorf("%d warnings", n)
 	}
 }

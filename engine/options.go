@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -39,6 +40,12 @@ type Options struct {
 	RetentionDisk  int           // percent of the disk used above which the oldest segments go early; 0: off
 	RetentionGiven bool          // retention was asked for: clean also a store that we did not create
 
+	// HASecret is shared by all nodes that replicate with each other: each end of
+	// a connection proves to the other to know it, before a byte of a log is sent
+	// or taken. At least SecretBytesMin bytes, better drawn at random;
+	// empty: whoever reaches the port is served. It takes WireAuto, and is no
+	// encryption.
+	HASecret      []byte
 	Wire          WireMode
 	PlainIdentity PlainIdentity
 	PlainHistory  PlainHistory
@@ -87,10 +94,12 @@ type Metrics interface {
 	Put(status PutStatus, d time.Duration) // a put ended
 	Fsync(d time.Duration)                 // a segment was fsynced
 	Reconnect(reason string)               // a slave lost its master; reason is one of a fixed few
+	Unproven(reason string)                // a peer did not prove to know the secret, or wanted a proof; reason as in UnprovenReasons
 }
 
 // Limits of settings.
 const (
+	SecretBytesMin  = transfer.SecretBytesMin // of HASecret
 	SegmentBytesMin = 64 << 10
 	SegmentBytesMax = 2<<30 - 1
 	FrameBytesMin   = 512
@@ -122,6 +131,7 @@ func (o *Options) setDefaults() {
 	def(&o.Housekeeping, 20*time.Second)
 	def(&o.MaxBody, 4<<20)
 	def(&o.Logger, slog.Default())
+	o.HASecret = bytes.Clone(o.HASecret) // whose owner may wipe it
 	if o.Metrics == nil {
 		o.Metrics = noMetrics{}
 	}
@@ -151,6 +161,7 @@ type noMetrics struct{}
 func (noMetrics) Put(PutStatus, time.Duration) {}
 func (noMetrics) Fsync(time.Duration)          {}
 func (noMetrics) Reconnect(string)             {}
+func (noMetrics) Unproven(string)              {}
 
 // ErrOptions means that settings are wrong; the error names each of them.
 var ErrOptions = errors.New("wrong settings")
@@ -213,6 +224,12 @@ func (o Options) Validate() error {
 		if mistake := idMistake(id.value); mistake != "" {
 			bad("%s %s", id.name, mistake)
 		}
+	}
+	if n := len(o.HASecret); n > 0 && n < SecretBytesMin {
+		bad("ha-secret-file holds %d bytes, want at least %d", n, SecretBytesMin)
+	}
+	if len(o.HASecret) > 0 && o.Wire == WirePlain {
+		bad("ha-secret-file is given, but wire is plain: RocketMQ's protocol has no proof of a secret")
 	}
 	between("reactors", int64(o.Reactors), 1, 256)
 	for _, cpu := range o.PinCPUs {

@@ -26,6 +26,10 @@ func (s *slave) Readable(c *reactor.Conn) {
 		if errors.Is(err, reactor.ErrFault) {
 			err = s.log.Fault(s.log.EndOffset()+int64(s.unpublished), err)
 		}
+		if errors.Is(err, transfer.ErrRefused) {
+			s.refuse(err) // the master is told, unless it was the one to say so
+			return
+		}
 		c.Close(err)
 		return
 	}
@@ -58,6 +62,12 @@ func (s *slave) receive(c *reactor.Conn, now time.Duration) (int, error) {
 func (s *slave) takeHeader(b []byte, now time.Duration) error {
 	if _, err := s.follower.Header(b, s.held(), now); err != nil {
 		return err
+	}
+	if !s.spoke.Load() {
+		s.spoke.Store(true)
+	}
+	if s.follower.Challenged() {
+		return s.prove(now)
 	}
 	if hello, waits := s.follower.Greeting(); waits {
 		s.greeted(hello)
@@ -144,14 +154,10 @@ func (s *slave) grew() {
 	}
 }
 
-// room gives the segment's free bytes; an empty log is begun where it was told
-// to, or where the master's first frame says.
+// room gives the segment's free bytes; an empty log is begun where the master's
+// first frame says.
 func (s *slave) room() ([]byte, error) {
 	base, ok := s.follower.StartOffset()
-	if !ok {
-		base = s.held().End
-		ok = base > 0
-	}
 	if ok && s.log.EndOffset() == 0 && s.unpublished == 0 {
 		if err := s.log.StartAt(base); err != nil {
 			return nil, err

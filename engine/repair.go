@@ -16,21 +16,49 @@ var ErrNotToFollow = errors.New("this node is not to be followed")
 
 // CutStore cuts the log of a store that nobody has open to end at an offset, as
 // [commitlog.Cut] does. A term that the store began as a master is over: a master
-// that starts on it begins another, since replicas may hold what was cut.
-func CutStore(o commitlog.Options, to int64) (kept string, err error) {
+// that starts on it begins another, since replicas may hold what was cut. planned
+// is where the log ended when the cut was planned: if it ends elsewhere now, a node
+// has run meanwhile, and ErrChanging says to plan anew.
+func CutStore(o commitlog.Options, to, planned int64) (kept string, err error) {
 	return commitlog.Cut(o, to, func() error {
-		disk := o.Disk
-		if disk == nil {
-			disk = commitlog.OSDisk()
-		}
-		path := filepath.Join(o.Dir, identityFile)
-		note, err := readIdentity(disk, path)
-		if err != nil || note.Term == "" {
+		l, err := commitlog.OpenReadOnly(o)
+		if err != nil {
 			return err
 		}
-		note.Term = ""
-		return note.write(disk, path)
+		end, epochs := l.EndOffset(), l.Epochs()
+		if err := l.Close(); err != nil {
+			return err
+		}
+		if end != planned {
+			return fmt.Errorf("%w: the log ends at %d, it ended at %d when the cut was planned", ErrChanging, end, planned)
+		}
+		return suspect(o, epochs)
 	})
+}
+
+// suspect notes in a store's identity what a cut takes from its log: the term that
+// it began, the number of the last epoch that it knew, and whether it was compared
+// with a master's.
+func suspect(o commitlog.Options, epochs []commitlog.Epoch) error {
+	disk := o.Disk
+	if disk == nil {
+		disk = commitlog.OSDisk()
+	}
+	path := filepath.Join(o.Dir, identityFile)
+	note, err := readIdentity(disk, path)
+	if err != nil || note.ReplicaID == "" {
+		return err // no node has had it open yet
+	}
+	was := note.identity
+	note.Term = ""
+	note.Unverified, note.Differs = was.Unverified || was.Differs, false
+	if n := len(epochs); n > 0 {
+		note.EpochSeen = max(note.EpochSeen, epochs[n-1].Number)
+	}
+	if note.identity == was {
+		return nil
+	}
+	return note.write(disk, path)
 }
 
 // Follows says why a store cannot be made a replica of a node by repair or by a
@@ -122,6 +150,9 @@ func earlierOf(a, b int64) int64 {
 	}
 	return min(a, b)
 }
+
+// LastWritten is the number of the last epoch that a log has bytes of; 0: none.
+func LastWritten(l *commitlog.Log) int32 { return lastWritten(l).Number }
 
 // lastWritten is the last epoch that a log has bytes of.
 func lastWritten(l *commitlog.Log) commitlog.Epoch {

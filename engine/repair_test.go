@@ -19,6 +19,9 @@ func findPoint(t *testing.T, node *Engine, store string) (RepairPoint, error) {
 	return FindRepairPoint(context20(t), node.HAAddr().String(), readStore(t, store), own, CompareOptions{})
 }
 
+// endOf is where a closed store's log ends.
+func endOf(t *testing.T, store string) int64 { return readStore(t, store).EndOffset() }
+
 // A store that was cut does not go on in the term that it began: a replica may
 // hold what was cut, in that term.
 func TestACutStoreBeginsAnotherTerm(t *testing.T) {
@@ -28,9 +31,12 @@ func TestACutStoreBeginsAnotherTerm(t *testing.T) {
 	puts(t, m, 10)
 	shut(t, m)
 	logger, _ := newTestLog(t, "cut")
-	kept, err := CutStore(commitlog.Options{Dir: store, Preallocate: true, Logger: logger}, at)
+	kept, err := CutStore(commitlog.Options{Dir: store, Preallocate: true, Logger: logger}, at, endOf(t, store))
 	if err != nil || kept == "" {
 		t.Fatal(kept, err)
+	}
+	if _, err := CutStore(commitlog.Options{Dir: store, Preallocate: true, Logger: logger}, 0, at+1); !errors.Is(err, ErrChanging) || endOf(t, store) != at {
+		t.Errorf("a cut that was planned for another log: %v, the log ends at %d", err, endOf(t, store))
 	}
 	m = openMaster(t, Options{Store: store})
 	if s := m.Status(); s.Epoch != 2 || s.MaxOffset != at || s.State != StateServing {

@@ -41,6 +41,7 @@ type replica struct {
 	extended bool          // it speaks the extended protocol; set when it joins
 	proving  bool          // its tail is being compared, or its question answered
 	over     bool          // the connection is closed
+	left     atomic.Bool   // the same, for work off the loop
 
 	out     outgoing
 	blocked bool // the socket is full, or this turn's share is used up
@@ -126,6 +127,7 @@ func (r *replica) leave(err error) {
 		return
 	}
 	r.over = true
+	r.left.Store(true)
 	r.out.finish()
 	r.timer.Stop()
 	r.host.detach(r)
@@ -142,7 +144,10 @@ func (r *replica) leave(err error) {
 }
 
 func sentence(err error) string {
+	var better explained
 	switch {
+	case errors.As(err, &better):
+		return better.text
 	case err == nil:
 		return "closed"
 	case errors.Is(err, io.EOF):
@@ -209,7 +214,7 @@ func (r *replica) counts(acked int64, now time.Duration) bool {
 
 func (r *replica) join(acked int64, now time.Duration) error {
 	r.identify(acked)
-	member, err := r.e.quorum.Join(r.identity)
+	member, err := r.enlist()
 	if err != nil {
 		return err
 	}
@@ -228,6 +233,17 @@ func (r *replica) join(acked int64, now time.Duration) error {
 	r.e.steady.info("joined "+r.address.Addr().String(), "replica joined", "replica", r.address.String(), "replica_id", r.identity, "mode", r.mode(), "offset", acked)
 	r.e.events.send(Event{Kind: ReplicaJoined, Replica: r.address.String(), Offset: acked})
 	return nil
+}
+
+// enlist makes the replica a member of the quorum. One that only its address
+// names may be a haengine replica that is connected, too; it counts for nothing
+// then.
+func (r *replica) enlist() (*transfer.Member, error) {
+	q, host := r.e.quorum, r.address.Addr().String()
+	if r.extended || r.e.opts.PlainIdentity == IdentityConnection {
+		return q.Join(r.identity, host)
+	}
+	return q.JoinUnnamed(host)
 }
 
 // noteCaughtUp keeps the time when the replica last held all that there was: if
@@ -414,7 +430,9 @@ func (r *replica) status(end int64) ReplicaStatus {
 		s.LagSeconds = (reactor.Now() - time.Duration(r.caughtUp.Load())).Seconds()
 	}
 	s.InSync = s.LagBytes < r.e.opts.MaxLag
-	if s.InSync {
+	if r.e.quorum.Hidden(r.identity) {
+		s.InSync, s.Reason = false, "not counted: a haengine replica is connected from the same address, and this may be the same one (plain-identity connection tells them apart)"
+	} else if s.InSync {
 		s.Reason = fmt.Sprintf("%d bytes behind, less than max-lag %d", s.LagBytes, r.e.opts.MaxLag)
 	} else {
 		s.Reason = fmt.Sprintf("%d bytes behind, max-lag is %d", s.LagBytes, r.e.opts.MaxLag)

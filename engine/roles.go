@@ -14,6 +14,10 @@ import (
 	"github.com/haengine/haengine/transfer"
 )
 
+// ErrDiffers means that a node whose log is known to differ from its master's was
+// to become a master: what differs would be everybody's then.
+var ErrDiffers = errors.New("this node's log is known to differ from its master's")
+
 // ErrMaster means that a node which is a master already was to become one.
 var ErrMaster = errors.New("this node is a master already")
 
@@ -48,6 +52,9 @@ type PromoteOptions struct {
 	// elections; it must be above the log's last one. A master in that very epoch
 	// stays as it is. 0: the number after the last.
 	Epoch int32
+	// Force promotes a slave whose log is known to differ from its master's, too:
+	// when nobody else is left.
+	Force bool
 }
 
 // Promote makes a slave a master: it leaves its master, cuts a record that it
@@ -57,7 +64,7 @@ type PromoteOptions struct {
 //
 // A master with NewEpoch or a higher Epoch begins another epoch; puts wait
 // meanwhile. With Options.Leased it then waits for that epoch's lease; see Renew.
-// The error is ErrMaster, ErrEpochPast, ErrNoLease (its own epoch, whose lease has
+// The error is ErrMaster, ErrEpochPast, ErrDiffers, ErrNoLease (its own epoch, whose lease has
 // ended), ErrClosed, ErrOptions, or the log's; the role is as it was then, but
 // that a slave has left its master and dials it again.
 //
@@ -81,8 +88,10 @@ func (e *Engine) Promote(ctx context.Context, o PromoteOptions) (RoleChange, err
 			return change, l.why()
 		}
 		return e.present(), nil
-	case o.Epoch < 0, o.Epoch != 0 && o.Epoch <= last:
-		return change, fmt.Errorf("%w: epoch %d was asked for, the log is in epoch %d", ErrEpochPast, o.Epoch, last)
+	case was == Slave && e.identityNow().Differs && !o.Force:
+		return change, fmt.Errorf("%w: promote another one, or force it", ErrDiffers)
+	case o.Epoch < 0, o.Epoch != 0 && o.Epoch <= e.highestEpoch():
+		return change, fmt.Errorf("%w: epoch %d was asked for, epoch %d was seen", ErrEpochPast, o.Epoch, e.highestEpoch())
 	}
 	var err error
 	if was == Slave {
@@ -91,6 +100,9 @@ func (e *Engine) Promote(ctx context.Context, o PromoteOptions) (RoleChange, err
 			e.loadTerms()
 			e.rings.restart()
 			err = e.beginEpoch(o.Epoch)
+		}
+		if err == nil {
+			err = e.trust()
 		}
 		if err != nil {
 			return change, fmt.Errorf("promote: %w", errors.Join(err, e.follow(e.slave.Load().master)))
@@ -113,7 +125,6 @@ func (e *Engine) Promote(ctx context.Context, o PromoteOptions) (RoleChange, err
 	}
 	e.slave.Store(nil)
 	e.role.Store(uint32(o.Role))
-	e.openDoor()
 	e.changed(&change)
 	return change, nil
 }
@@ -161,6 +172,19 @@ func (e *Engine) Follow(ctx context.Context, address string) (RoleChange, error)
 	return change, nil
 }
 
+// trust forgets what was found when this log was compared with a master's: from
+// here on it is the one that others are compared with.
+func (e *Engine) trust() error {
+	id := e.identityNow()
+	if id.Differs {
+		e.opts.Logger.Warn("this log is known to differ from its last master's; it is the one that counts from here on")
+	}
+	if !id.Differs && !id.Unverified {
+		return nil
+	}
+	return e.changeIdentity(func(id *identity) { id.Differs, id.Unverified = false, false })
+}
+
 // checkMaster says why nobody can be followed at an address.
 func (e *Engine) checkMaster(address string) error {
 	if err := checkAddress("master", address); err != nil {
@@ -187,7 +211,6 @@ func (e *Engine) follow(address string) error {
 			return err
 		}
 	}
-	e.openDoor()
 	s := newSlave(e, address)
 	s.doubtful.Store(doubtful)
 	e.slave.Store(s)
@@ -261,7 +284,7 @@ func (e *Engine) startEpoch() error {
 // beginEpoch begins a term of this node's at the log's end, durably: of a given
 // number above the last one's, or the one after the last.
 func (e *Engine) beginEpoch(number int32) error {
-	last := lastOf(*e.terms.Load()).Number
+	last := e.highestEpoch()
 	if number == 0 {
 		if last == math.MaxInt32 {
 			return errors.New("there is no epoch after the last one")
@@ -278,7 +301,23 @@ func (e *Engine) beginEpoch(number int32) error {
 		return err
 	}
 	// Last: a term that is not noted as ours is followed by another one.
-	return e.changeIdentity(func(id *identity) { id.Term = termName(next.ID) })
+	return e.changeIdentity(func(id *identity) { id.Term, id.EpochSeen = termName(next.ID), next.Number })
+}
+
+// highestEpoch is the number of the last epoch that this node has heard of. Its
+// log may not have it: a master that took over was met, this log cut for it, and
+// the connection lost before a byte of the new epoch came.
+func (e *Engine) highestEpoch() int32 {
+	return max(lastOf(*e.terms.Load()).Number, e.identityNow().EpochSeen)
+}
+
+// noteEpoch makes it durable that another node is in an epoch: this log may lose
+// what it has of it.
+func (e *Engine) noteEpoch(number int32) error {
+	if number <= e.identityNow().EpochSeen {
+		return nil
+	}
+	return e.changeIdentity(func(id *identity) { id.EpochSeen = max(id.EpochSeen, number) })
 }
 
 func termName(id uint64) string { return fmt.Sprintf("%016x", id) }

@@ -199,3 +199,78 @@ func TestAPutWaitsForAChangeOfTheRole(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A node that has met a master of a new epoch does not begin one of that number,
+// even if nothing of the new epoch has reached its log.
+func TestAnEpochThatWasHeardOfIsNotBegunAgain(t *testing.T) {
+	a, b := t.TempDir(), t.TempDir()
+	m := openMaster(t, Options{Store: a})
+	s := openSlave(t, m, Options{Store: b})
+	puts(t, m, 20)
+	follow(t, m, s)
+	shut(t, s)
+	puts(t, m, 7) // nobody else has these
+	shut(t, m)
+	next := openMaster(t, Options{Store: b})
+	puts(t, next, 3)
+
+	// The old master gets the new one's hello and cuts; the connection ends then.
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for n := 0; ; n++ {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			up, err := net.Dial("tcp", next.HAAddr().String())
+			if err != nil {
+				c.Close()
+				return
+			}
+			go func() { _, _ = io.Copy(c, up) }()
+			go func() {
+				if n == 0 {
+					_, _ = io.CopyN(up, c, 8) // -1, and no answer to the hello
+					_, _ = io.Copy(io.Discard, c)
+				} else {
+					_, _ = io.Copy(up, c) // questions
+				}
+				up.Close()
+				c.Close()
+			}()
+		}
+	}()
+	old := open(t, Options{Store: a, Role: Slave, Master: l.Addr().String(), HAListen: "127.0.0.1:0"})
+	common := old.log.EndOffset()
+	eventually(t, "the old master cuts its log", func() bool { return old.log.EndOffset() < common })
+	if change, err := old.Promote(context20(t), PromoteOptions{Role: AsyncMaster}); err != nil || change.Epoch != 3 {
+		t.Fatalf("%+v, %v: epoch 2 is another's", change, err)
+	}
+	puts(t, old, 2)
+	shut(t, next)
+	follow(t, old, openSlave(t, old, Options{Store: b}))
+}
+
+// What a slave has heard of is not forgotten when its half record is cut.
+func TestAnEpochWithoutARecordIsNotBegunAgain(t *testing.T) {
+	m := openMaster(t, Options{})
+	s := openSlave(t, m, Options{HAListen: "127.0.0.1:0"})
+	puts(t, m, 2)
+	follow(t, m, s)
+	if _, err := m.Promote(context20(t), PromoteOptions{Role: AsyncMaster, NewEpoch: true}); err != nil {
+		t.Fatal(err)
+	}
+	puts(t, m, 1)
+	follow(t, m, s)
+	if _, err := s.log.Truncate(s.log.Epochs()[1].Start); err != nil { // as TakeOver does
+		t.Fatal(err)
+	}
+	s.loadTerms()
+	if got := s.highestEpoch(); got != 2 {
+		t.Errorf("epoch %d, want 2", got)
+	}
+}

@@ -30,10 +30,11 @@ const (
 	reasonDiverged   = "diverged"
 	reasonProtocol   = "protocol"
 	reasonLogTrouble = "log"
+	reasonAuth       = "auth"
 )
 
 // reasons are the values of reconnects_total{reason}.
-var reasons = []string{reasonConnect, reasonLost, reasonSilence, reasonRefused, reasonDiverged, reasonProtocol, reasonLogTrouble}
+var reasons = []string{reasonConnect, reasonLost, reasonSilence, reasonRefused, reasonDiverged, reasonProtocol, reasonLogTrouble, reasonAuth}
 
 // slave is the connection to the master, one after another (RocketMQ HAClient):
 // dial, report, receive into the segment, acknowledge, reconnect. It carries
@@ -70,6 +71,8 @@ type slave struct {
 	cluster string                             // the master's
 
 	extended   atomic.Bool  // the connection speaks the extended protocol; stored by the loop
+	plain      atomic.Bool  // it speaks RocketMQ's, or the last one did; stored by the loop
+	spoke      atomic.Bool  // the master has said something on it; stored by the loop
 	confirmed  atomic.Int64 // up to where the master said its puts to be complete, -1: it speaks RocketMQ's protocol; stored by the loop
 	onReplicas atomic.Bool  // and that these are on replicas; stored by the loop
 	aligned    atomic.Bool  // a master has shown that what we hold is its history; stored by the loop
@@ -83,7 +86,9 @@ type slave struct {
 	cuts      atomic.Int64  // how often our log was cut
 	ended     chan struct{} // closed when the connection is over after stop
 
-	broken error // the log's trouble: no further connection
+	door   slaveDoor   // of our own replicas
+	later  atomic.Bool // the next dial is not to be soon; stored by work off the loop
+	broken error       // the log's trouble: no further connection
 	over   bool
 
 	shared struct {
@@ -94,6 +99,8 @@ type slave struct {
 		address   string
 		lastError string
 		trouble   *Trouble // of this state; never edited
+		connected string   // address of the extended connection, and
+		node      string   // replica id of the master at its end
 	}
 }
 
@@ -105,11 +112,15 @@ func newSlave(e *Engine, master string) *slave {
 		compare: make([]byte, overlapBytes), own: make([]byte, overlapBytes),
 		follower: transfer.NewFollower(transfer.FollowerConfig{
 			SegmentBytes: e.log.SegmentBytes(), Heartbeat: e.opts.Heartbeat, Housekeeping: e.opts.Housekeeping,
-			OverlapBytes: overlapBytes, FrameBytesLimit: frameBytesLimit, LastSegment: e.opts.From == FromLastSegment,
-			Extended: e.opts.Wire == WireAuto,
+			OverlapBytes: overlapBytes, FrameBytesLimit: frameBytesLimit, LastSegment: e.opts.From == FromLastSegment, Elsewhere: e.opts.From > 0,
+			Extended: e.opts.Wire == WireAuto, Secret: e.opts.HASecret,
 		}),
 	}
 	s.confirmed.Store(-1)
+	s.door.master = e.master
+	if e.identityNow().Differs {
+		s.door.close(&transfer.RefusalError{Code: transfer.RefusedDiverged, Text: "this node's log is known to differ from its master's"})
+	}
 	s.context, s.cancel = context.WithCancel(context.Background())
 	s.timer = loop.NewTimer(s.due)
 	s.wake = loop.NewWaker(func() {
@@ -133,6 +144,7 @@ func (s *slave) start() {
 // stop ends the connection and waits until the loop has let go of the log.
 func (s *slave) stop() {
 	s.cancel()
+	defer s.door.open()
 	defer s.lookups.Wait()
 	if !s.loop.Post(func() {
 		if s.over {
@@ -172,15 +184,8 @@ func (s *slave) diskTrouble(err error) {
 	})
 }
 
-// held is what our log holds. One without a place stands where it was told to
-// begin.
 func (s *slave) held() transfer.Range {
-	r := transfer.Range{Min: s.log.MinOffset(), End: s.log.EndOffset()}
-	if from := s.e.opts.From; r.End == 0 && from > 0 {
-		r.Min = from.segment(s.log.SegmentBytes())
-		r.End = r.Min
-	}
-	return r
+	return transfer.Range{Min: s.log.MinOffset(), End: s.log.EndOffset()}
 }
 
 // acknowledged is what the slave reports to have received: all it holds, or with
@@ -208,7 +213,10 @@ func (s *slave) dial() {
 		var addrs []netip.AddrPort
 		var err error
 		if s.e.opts.Ack == AckFlushed {
-			err = s.log.Flush() // the first report acknowledges, too
+			// The first report acknowledges, too.
+			if err = s.log.Flush(); err == nil {
+				err = s.log.AwaitChecked(s.e.opts.Housekeeping)
+			}
 		}
 		if err == nil {
 			addrs, err = resolve(s.context, s.master)
@@ -286,6 +294,13 @@ func (s *slave) connected(c *reactor.Conn) {
 	s.address = c.RemoteAddr().String()
 	s.follower.SetPeer(s.address, len(*s.e.terms.Load()) > 0)
 	first := s.follower.Begin(s.held(), now)
+	if s.follower.Plain() {
+		s.plain.Store(true)
+	}
+	if err := s.follower.Expired(now); err != nil {
+		c.Close(err)
+		return
+	}
 	s.writeReport(first, now)
 	s.noteState()
 	s.rearm()
@@ -299,6 +314,11 @@ func (s *slave) sendReport(now time.Duration) {
 	if offset, ok := s.follower.FallBack(s.held(), now); ok {
 		s.confirmed.Store(-1)
 		s.onReplicas.Store(false)
+		s.plain.Store(true)
+		if err := s.follower.Expired(now); err != nil {
+			s.conn.Close(err)
+			return
+		}
 		s.writeReport(offset, now)
 		return
 	}
@@ -342,6 +362,7 @@ func (s *slave) Writable(*reactor.Conn) {
 func (s *slave) Closed(_ *reactor.Conn, err error) {
 	s.conn = nil
 	s.extended.Store(false)
+	s.spoke.Store(false)
 	if s.unpublished > 0 {
 		if derr := s.log.Discard(s.unpublished); derr != nil {
 			// An offset told from here on would stand for other bytes.
@@ -365,7 +386,10 @@ func (s *slave) Closed(_ *reactor.Conn, err error) {
 
 func (s *slave) lossReason(err error) string {
 	var frame *transfer.FrameError
+	var refusal *transfer.RefusalError
 	switch {
+	case errors.As(err, &refusal) && refusal.Code == transfer.RefusedAuth:
+		return reasonAuth
 	case errors.Is(err, transfer.ErrDiverged):
 		return reasonDiverged
 	case errors.Is(err, transfer.ErrRefused):
@@ -387,12 +411,12 @@ func (s *slave) lost(err error, reason string) {
 	wait := s.backoff.Lost
 	var refusal *transfer.RefusalError
 	switch state := s.follower.State(); {
-	case errors.As(err, &refusal) && refusal.Code == transfer.RefusedStopping: // back soon
+	case errors.As(err, &refusal) && refusal.Code == transfer.RefusedStopping && !s.later.Swap(false): // back soon
 	case refusal != nil, state == transfer.FollowerDiverged, state == transfer.FollowerRefused, reason == reasonLogTrouble:
 		wait = s.backoff.Refused
 	}
 	if why := s.follower.Reason(); why != "" && s.follower.State() != transfer.FollowerConnecting {
-		err = errors.New(why) // says more than how the connection ended
+		err = explained{err, why} // says more than how the connection ended
 	}
 	s.e.opts.Metrics.Reconnect(reason)
 	s.e.steady.warn("master-"+reason, "connection to the master ended; it is tried again",
@@ -401,6 +425,15 @@ func (s *slave) lost(err error, reason string) {
 	s.armed = s.loop.Now() + wait()
 	s.timer.ResetAt(s.armed)
 }
+
+// explained is an error with a better text.
+type explained struct {
+	error
+	text string
+}
+
+func (e explained) Error() string { return e.text }
+func (e explained) Unwrap() error { return e.error }
 
 // due runs when time alone may have changed something: the connection's
 // deadlines, or the next dial's time.

@@ -32,11 +32,14 @@ func (s *slave) note(state transfer.FollowerState, refusal *transfer.RefusalErro
 	if err != nil {
 		s.shared.lastError = sentence(err)
 	}
-	if changed || refusal != nil {
-		s.shared.trouble = nil
-		if cause := causeOf(state, refusal); cause != "" {
-			s.shared.trouble = &Trouble{Cause: cause, Reason: sentence(err)}
+	if cause := causeOf(state, refusal); cause != "" && (changed || refusal != nil) {
+		s.shared.trouble = &Trouble{Cause: cause, Reason: sentence(err)}
+		var differs *transfer.DivergedError
+		if errors.As(err, &differs) {
+			s.shared.trouble.Offset = &differs.Offset
 		}
+	} else if changed {
+		s.shared.trouble = nil
 	}
 	s.shared.Unlock()
 	if changed {
@@ -55,7 +58,10 @@ func (s *slave) noteBroken() {
 func (s *slave) status() MasterStatus {
 	s.shared.Lock()
 	defer s.shared.Unlock()
-	m := MasterStatus{Address: s.shared.address, State: s.shared.state, Mode: modePlain, LastError: s.shared.lastError}
+	m := MasterStatus{Address: s.shared.address, State: s.shared.state, LastError: s.shared.lastError}
+	if s.plain.Load() {
+		m.Mode = modePlain
+	}
 	if !s.extended.Load() {
 		return m
 	}

@@ -39,6 +39,7 @@ type Status struct {
 	Allocation      string            `json:"allocation"` // how segments get their space: fallocate, written zeros, sparse
 	Waiters         int               `json:"waiters"`
 	HAListen        string            `json:"ha_listen,omitempty"`
+	HASecret        bool              `json:"ha_secret"` // only peers that prove to know the secret are served and followed
 	ClusterID       string            `json:"cluster_id"`
 	ReplicaID       string            `json:"replica_id"`
 	Replicas        []ReplicaStatus   `json:"replicas"`
@@ -51,11 +52,12 @@ type Status struct {
 // Trouble is what keeps a node from its job until somebody acts.
 type Trouble struct {
 	// Cause is one word. Of a slave: cluster, segments, range, diverged, behind,
-	// replaced, full, protocol, version or damaged, as one end refused the other.
+	// replaced, full, protocol, version, auth or damaged, as one end refused the other.
 	// Of any node: damaged, bytes are not what they were; disk, an fsync failed.
 	// Of a master: lease, it has none.
 	Cause  string `json:"cause"`
 	Reason string `json:"reason"`           // a sentence with the offsets
+	Offset *int64 `json:"offset,omitempty"` // of the first byte that is damaged, or not the master's, where that is known
 	Remedy string `json:"remedy,omitempty"` // as Options.Remedy says
 }
 
@@ -90,8 +92,8 @@ type ReplicaStatus struct {
 // MasterStatus is the master as its slave sees it.
 type MasterStatus struct {
 	Address    string   `json:"address"`
-	State      string   `json:"state"` // connecting, negotiating, transferring, stalled, diverged, refused
-	Mode       string   `json:"mode"`
+	State      string   `json:"state"`      // connecting, negotiating, transferring, stalled, diverged, refused
+	Mode       string   `json:"mode"`       // extended or plain; empty: not known
 	MaxOffset  *int64   `json:"max_offset"` // null in plain mode, as both lags: the wire does not carry it
 	LagBytes   *int64   `json:"lag_bytes"`
 	LagSeconds *float64 `json:"lag_seconds"`

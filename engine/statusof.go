@@ -15,6 +15,7 @@ func (e *Engine) Status() Status {
 		Role: e.Role(), MinOffset: e.log.MinOffset(), MaxOffset: e.log.EndOffset(),
 		FlushedOffset: e.log.FlushedOffset(), ConfirmedOffset: e.ConfirmedOffset(), QueuedOffset: e.log.DispatchedOffset(),
 		SegmentBytes: e.log.SegmentBytes(), Segments: info.Segments, Allocation: info.Allocation.String(), Waiters: e.rings.waiting(),
+		HASecret:  len(e.opts.HASecret) > 0,
 		ClusterID: id.ClusterID, ReplicaID: id.ReplicaID, Replicas: []ReplicaStatus{},
 	}
 	if list := e.log.Epochs(); len(list) > 0 {
@@ -73,6 +74,9 @@ func (e *Engine) Ready() error {
 	}
 	if m := slave.status(); m.State != transfer.FollowerTransferring.String() {
 		return fmt.Errorf("master %s: %s: %s", m.Address, m.State, m.LastError)
+	}
+	if e.log.EndOffset() == e.log.MinOffset() && !slave.spoke.Load() {
+		return fmt.Errorf("master %s has sent nothing yet: RocketMQ's is silent while its log is empty", slave.master)
 	}
 	return nil
 }

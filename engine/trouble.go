@@ -25,8 +25,12 @@ const (
 func (e *Engine) trouble(s *Status) *Trouble {
 	if err := e.log.Writable(); err != nil && s.State == StateReadOnly {
 		t := Trouble{Cause: causeDisk, Reason: err.Error()}
-		if errors.Is(err, commitlog.ErrCorrupt) {
-			t.Cause = causeDamaged
+		var damage *commitlog.CorruptError
+		if errors.As(err, &damage) {
+			t.Cause, t.Offset = causeDamaged, &damage.Offset
+			if damage.Kind == commitlog.KindFiller && e.Role() == Slave {
+				t.Cause = transfer.RefusedSegments.String() // the master's are smaller
+			}
 		}
 		return &t
 	}

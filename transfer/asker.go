@@ -55,6 +55,7 @@ func (i *inquiry) take(b []byte) error {
 // nothing else. It is no replica: it never sends a hello of its own.
 //
 //	Begin ──▶ the peer's hello ──▶ Ask ──▶ Answer ──▶ Ask …
+//	      └─▶ Challenged ──▶ Prove ─▲
 //
 // A peer that stays silent after Begin speaks RocketMQ's protocol only; how long
 // that is waited for is the caller's to say, as is a limit for each answer. One
@@ -67,10 +68,16 @@ type Asker struct {
 	greeted bool
 	inquiry inquiry
 	failed  error
+
+	secret []byte
+	proving
 }
 
-// NewAsker returns an asker whose connection begins now.
-func NewAsker() *Asker { return &Asker{header: newDecoder(ExtendedHeaderBytes, nil)} }
+// NewAsker returns an asker whose connection begins now. secret is what the peer
+// has to prove to know; empty: nothing.
+func NewAsker(secret []byte) *Asker {
+	return &Asker{header: newDecoder(ExtendedHeaderBytes, nil), secret: secret}
+}
 
 // Begin returns what is sent first.
 func (a *Asker) Begin() []byte { return AppendReport(nil, helloAsked) }
@@ -123,13 +130,37 @@ func (a *Asker) message() (err error) {
 	a.payload = payload{}
 	switch a.kind {
 	case unitRefusal:
-		return parseRefusal(b)
+		return a.hearsay(parseRefusal(b), a.secret)
 	case unitSums:
 		return a.inquiry.take(b)
 	}
-	a.hello, err = ParseHello(b)
+	if a.asked {
+		err = a.takeHello(b, a.secret)
+		a.said = nil // all is proved
+	} else if waits, err := a.takeFirst(b, a.secret); waits || err != nil {
+		return err
+	}
+	if err == nil {
+		a.hello, err = ParseHello(b)
+	}
 	a.greeted = err == nil
 	return err
+}
+
+// Challenged tells that Prove is due.
+func (a *Asker) Challenged() bool { return a.challenged }
+
+// Prove returns the bytes that prove to the peer that we know the secret; its
+// hello comes next. nonce is drawn at random. The error is a *RefusalError with
+// RefusedAuth: one of both has no secret; Refuse tells the peer.
+func (a *Asker) Prove(nonce Nonce) ([]byte, error) {
+	invariant.Check(a.challenged, "only a challenge is answered")
+	return a.prove(a.secret, nonce)
+}
+
+// Refuse returns the bytes that tell the peer why we go.
+func (a *Asker) Refuse(why error) []byte {
+	return appendReply(nil, unitRefusal, refusalPayload(refusalOf(why)))
 }
 
 // Hello returns what the peer said of itself, once it did.

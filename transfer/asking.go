@@ -12,7 +12,7 @@ type dialect uint8
 
 const (
 	dialectPlain    dialect = iota // RocketMQ's
-	dialectAsking                  // -1 was sent
+	dialectAsking                  // -1 was sent; with a secret until the master has proved to know it
 	dialectGreeted                 // the master's hello is here and waits for Answer
 	dialectExtended                // ours went out
 )
@@ -39,13 +39,14 @@ type extension struct {
 	payload payload // of a message that is not whole yet
 	kind    unitKind
 	inquiry inquiry
-	gaveUp  bool   // it was asked in vain; remembered once a plain frame shows that it works
-	hello   Hello  // the master's
-	source  Source // of its last frame
-	epoch   Epoch  // of its last frame
-	last    Epoch  // of our log, or of its last frame; Number 0: none
-	acks    Acks   // what the next report says, but for Received
-	told    Acks   // what the last one said
+	proving
+	gaveUp bool   // it was asked in vain; remembered once a plain frame shows that it works
+	hello  Hello  // the master's
+	source Source // of its last frame
+	epoch  Epoch  // of its last frame
+	last   Epoch  // of our log, or of its last frame; Number 0: none
+	acks   Acks   // what the next report says, but for Received
+	told   Acks   // what the last one said
 }
 
 // SetPeer names the address that the next connection goes to. ours tells that our
@@ -91,7 +92,7 @@ func (f *Follower) silent(now time.Duration) bool {
 // time for its hello pass, and returns the first report to send. log is what our
 // log holds now, whatever is acknowledged of it. Ask it before NextReport.
 func (f *Follower) FallBack(log Range, now time.Duration) (report int64, ok bool) {
-	if !f.live || f.failed != nil || !f.silent(now) || !f.isPlain() {
+	if !f.live || f.failed != nil || !f.silent(now) || !f.isPlain() || len(f.cfg.Secret) > 0 {
 		return 0, false
 	}
 	report = f.beginPlain(log, now)
@@ -169,21 +170,49 @@ func (f *Follower) message() error {
 	f.payload = payload{}
 	switch f.kind {
 	case unitRefusal:
-		return f.refused(parseRefusal(b))
+		return f.refused(f.hearsay(parseRefusal(b), f.cfg.Secret))
 	case unitSums:
 		if err := f.inquiry.take(b); err != nil {
 			return f.refused(err)
 		}
 		return nil
 	}
-	h, err := ParseHello(b)
+	h, err := f.helloOf(b)
 	if err != nil {
 		f.enter(FollowerRefused, err.Error())
 		return err
 	}
 	f.peers[f.peer] = peerMemory{answers: true}
-	f.hello, f.dialect = h, dialectGreeted
+	if !f.challenged {
+		f.hello, f.dialect = h, dialectGreeted
+	}
 	return nil
+}
+
+// helloOf takes the payload of a hello, or of what stands before it where there
+// is a secret: then Prove is due.
+func (f *Follower) helloOf(b []byte) (Hello, error) {
+	if f.asked {
+		if err := f.takeHello(b, f.cfg.Secret); err != nil {
+			return Hello{}, err
+		}
+	} else if waits, err := f.takeFirst(b, f.cfg.Secret); waits || err != nil {
+		return Hello{}, err
+	}
+	return ParseHello(b)
+}
+
+// Challenged tells that the master wants to be proved that we know the secret,
+// or should want it: Prove is due.
+func (f *Follower) Challenged() bool { return f.challenged }
+
+// Prove returns the bytes that prove to the master that we know the secret; its
+// hello comes next. nonce is drawn at random. The error is a *RefusalError with
+// RefusedAuth, for Refuse: one of both has no secret.
+func (f *Follower) Prove(nonce Nonce, now time.Duration) ([]byte, error) {
+	invariant.Check(f.challenged, "only a challenge is answered")
+	f.lastWrite, f.lastRead = now, now
+	return f.prove(f.cfg.Secret, nonce)
 }
 
 // refused enters the state that a refusal stands for.
@@ -224,18 +253,23 @@ func (f *Follower) Answer(own Hello, now time.Duration) []byte {
 	f.first, f.next, f.end, f.overlap = own.Start, own.Start, own.Start, own.Start
 	f.reported = notSaid
 	f.lastWrite, f.lastRead = now, now
-	return appendReply(nil, unitHello, AppendHello(nil, own))
+	hello := AppendHello(nil, own)
+	if f.proved {
+		hello = f.said.prove(f.cfg.Secret, proofReplica, hello)
+		f.said = nil
+	}
+	return appendReply(nil, unitHello, hello)
 }
 
 // Refuse returns the bytes that tell a haengine master why it is not followed
 // any more, or nil; close the connection after them.
 func (f *Follower) Refuse(why error) []byte {
-	if f.failed != nil || f.dialect != dialectGreeted && f.dialect != dialectExtended {
+	if f.failed != nil || f.dialect != dialectGreeted && f.dialect != dialectExtended && !f.met {
 		return nil
 	}
 	r := refusalOf(why)
 	_ = f.refused(r)
-	return appendReply(nil, unitRefusal, appendRefusal(nil, r))
+	return appendReply(nil, unitRefusal, refusalPayload(r))
 }
 
 // SetAcks tells what the next reports say of the copy beside its end: what of
@@ -259,6 +293,9 @@ func (f *Follower) AppendReport(dst []byte, offset int64) []byte {
 
 // HeaderBytes is the size of what stands before a frame's body.
 func (f *Follower) HeaderBytes() int { return f.header.size }
+
+// Plain tells whether the connection speaks RocketMQ's protocol.
+func (f *Follower) Plain() bool { return f.live && f.dialect == dialectPlain }
 
 // Extended tells whether the connection speaks the extended protocol.
 func (f *Follower) Extended() bool { return f.dialect == dialectExtended }

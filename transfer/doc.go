@@ -42,6 +42,11 @@
 // the hello and does not answer it may ask for checksums of the log (Question)
 // and is no replica; see Asker.
 //
+// Where both have a secret, an opening of each stands before the master's hello,
+// and three proofs show that both know it (see trust, proving, transcript):
+// nothing is told or taken before, and RocketMQ's protocol is not spoken. A
+// nonce for each connection comes from the caller, who draws it at random.
+//
 // # Session: the master's view of one replica
 //
 //	        -1                     0, or 1 on an empty log
@@ -92,6 +97,7 @@
 //	                   Next has nothing or the socket is full.
 //	log grew           the same for each replica that is not waiting for its socket.
 //	connected, slave   SetPeer; Begin; write the report; Reported.
+//	opening, slave     when Challenged, Prove (or Refuse) and write what it gives.
 //	hello, slave       while Greeting waits take nothing from the socket: Align,
 //	                   cut the log, Answer (or Refuse) and write what it gives.
 //	hello, master      Control goes out before the next frame; Unproved asks for a

@@ -27,6 +27,7 @@ type pair struct {
 	cut      func(n int) int
 	labels   []Epoch // of the bytes that the slave stored, as frames said
 	ended    error   // what ended the connection, on the side that noticed
+	secret   []byte  // the master's
 }
 
 func newPair(t fataler, master, slave []byte, epochs ...Epoch) *pair {
@@ -42,7 +43,7 @@ func (p *pair) hello(id string) Hello {
 func (p *pair) connect() {
 	own := p.hello("master")
 	p.down, p.up, p.ended = nil, nil, nil
-	p.s = NewSession(SessionConfig{Peer: "slave", SegmentBytes: 4096, FrameBytesMax: 700, Hello: &own}, p.now)
+	p.s = NewSession(SessionConfig{Peer: "slave", SegmentBytes: 4096, FrameBytesMax: 700, Hello: &own, Secret: p.secret, Nonce: nonceOf(byte(p.now))}, p.now)
 	p.s.SetEpochs(p.epochs)
 	p.report(p.f.Begin(p.slave.held(), p.now))
 }
@@ -134,6 +135,9 @@ func (p *pair) toSlave() {
 			p.labels = append(p.labels, p.f.Epoch())
 		}
 		b = b[k:]
+		if p.f.Challenged() {
+			p.challenged()
+		}
 		if hello, ok := p.f.Greeting(); ok {
 			p.greeted(hello)
 		}
@@ -147,16 +151,29 @@ func (p *pair) toSlave() {
 	}
 }
 
+func (p *pair) challenged() {
+	b, err := p.f.Prove(nonceOf(100), p.now)
+	if err != nil {
+		p.refuse(err)
+		return
+	}
+	p.up = append(p.up, b...)
+}
+
+func (p *pair) refuse(why error) {
+	p.up = append(p.up, p.f.Refuse(why)...)
+	for len(p.up) > 0 && p.ended == nil {
+		p.toMaster()
+	}
+	p.end(why)
+}
+
 func (p *pair) greeted(master Hello) {
 	own := p.hello("slave")
 	own.Log, own.Epochs = p.slave.held(), p.own
 	keep, err := Align(own, master, 0)
 	if err != nil {
-		p.up = append(p.up, p.f.Refuse(err)...)
-		for len(p.up) > 0 && p.ended == nil {
-			p.toMaster()
-		}
-		p.end(err)
+		p.refuse(err)
 		return
 	}
 	p.slave.data = p.slave.data[:keep]

@@ -166,7 +166,7 @@ func FuzzExtendedSession(f *testing.F) {
 	seed := appendReply(AppendReport(nil, -1), unitHello, hello)
 	f.Add(appendExtendedReport(bytes.Clone(seed), extendedReport{kind: unitLog, acks: Acks{100, 50, -1}}))
 	f.Add(appendReply(AppendReport(nil, -1), unitSums, AppendQuestion(nil, Question{0, 100, 9})))
-	f.Add(appendReply(bytes.Clone(seed), unitRefusal, appendRefusal(nil, refuse(RefusedBehind, "x"))))
+	f.Add(appendReply(bytes.Clone(seed), unitRefusal, refusalPayload(refuse(RefusedBehind, "x"))))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		own := Hello{VersionMin: 1, VersionMax: 1, ReplicaID: "m", SegmentBytes: 4096, FrameBytes: 500, Questions: QuestionLimits{100, 3000}}
 		s := NewSession(SessionConfig{SegmentBytes: 4096, Hello: &own}, 0)

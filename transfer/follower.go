@@ -71,6 +71,7 @@ type connection struct {
 // NewFollower returns a follower without a connection.
 func NewFollower(cfg FollowerConfig) *Follower {
 	invariant.Check(cfg.SegmentBytes > 0, "a follower knows its log's segment size")
+	invariant.Check(len(cfg.Secret) == 0 || cfg.Extended, "a proof takes the extended protocol")
 	cfg.Heartbeat = orDefault(cfg.Heartbeat, DefaultHeartbeat)
 	cfg.Housekeeping = orDefault(cfg.Housekeeping, DefaultHousekeeping)
 	if cfg.OverlapBytes == 0 {
@@ -99,7 +100,9 @@ func (f *Follower) Begin(log Range, now time.Duration) (report int64) {
 // last segment", and the byte skipped is the top byte of a record's size, which
 // is 0. If that brought nothing, the next connection reports 0. A log that
 // holds data reports an offset up to OverlapBytes before its end, in the
-// segment of its last byte and never 0, and compares what comes again.
+// segment of its last byte and never 0, and compares what comes again. One that
+// has to begin at an offset is refused at once: ask Expired before the report goes
+// out.
 func (f *Follower) beginPlain(log Range, now time.Duration) (report int64) {
 	c := connection{
 		live: true, header: NewHeaderDecoder(), reported: -1,
@@ -121,6 +124,9 @@ func (f *Follower) beginPlain(log Range, now time.Duration) (report int64) {
 	c.verified = c.empty || c.first == log.End
 	f.connection = c
 	switch {
+	case c.empty && f.cfg.Elsewhere:
+		f.failed = refuse(RefusedProtocol, "a RocketMQ master cannot be asked for a copy that begins at an offset, only for all it has or for its last segment")
+		f.enter(FollowerRefused, f.failed.Error())
 	case f.sticky():
 	case c.verified:
 		f.enter(FollowerTransferring, "")
@@ -147,11 +153,11 @@ func (f *Follower) sticky() bool { return f.state >= FollowerStalled }
 func (f *Follower) enter(s FollowerState, reason string) { f.state, f.reason = s, reason }
 
 // Want returns what the next bytes of the stream are. Bytes is 0 when the
-// connection failed or there is none, and while a hello waits for its
-// answer, but for that to a question of ours.
+// connection failed or there is none, and while the master waits for Prove, or a
+// hello for its answer, but for that to a question of ours.
 func (f *Follower) Want() Want {
 	switch {
-	case f.failed != nil || !f.live || f.dialect == dialectGreeted && !f.inquiry.open:
+	case f.failed != nil || !f.live || f.challenged || f.dialect == dialectGreeted && !f.inquiry.open:
 		return Want{}
 	case f.payload.missing() > 0:
 		return Want{Kind: WantHeader, Offset: f.next, Bytes: int64(f.payload.missing())}
@@ -321,7 +327,7 @@ func (f *Follower) NextReport(log Range, now time.Duration) (report int64, ok bo
 	if !f.live || f.failed != nil {
 		return 0, false
 	}
-	if f.dialect == dialectExtended && !f.verified || f.dialect == dialectAsking || f.dialect == dialectGreeted {
+	if f.dialect != dialectPlain && !(f.dialect == dialectExtended && f.verified) {
 		return 0, false
 	}
 	report = f.first

@@ -29,6 +29,8 @@ func (f *Follower) Expired(now time.Duration) error {
 	}
 	limit := f.cfg.Housekeeping
 	switch {
+	case f.silent(now) && f.isPlain() && len(f.cfg.Secret) > 0:
+		_ = f.refused(refuseAuth(ErrPlainPeer, "the master was silent for %v when it was asked for its proof: it is RocketMQ's, or a node with --wire plain; this node has a secret and follows only masters that prove to know it", now-f.begun))
 	case f.silent(now) && !f.isPlain():
 		f.failed = &ExpiredError{Peer: "master", What: ErrSilent, After: now - f.begun}
 	case f.asksInVain() && now-f.heartbeatAt >= f.cfg.Heartbeat:

@@ -23,6 +23,7 @@ type FollowerConfig struct {
 	OverlapBytes    int64 // bytes compared again at each connection; 0: DefaultOverlapBytes, below 0: none
 	FrameBytesLimit int32 // largest body taken; 0: DefaultFrameBytesLimit
 	LastSegment     bool  // an empty log wants a RocketMQ master's last segment, not everything
+	Elsewhere       bool  // an empty log begins at an offset, which RocketMQ's protocol cannot ask for
 
 	// Extended has each connection ask for the extended protocol first. A master
 	// that is silent for HelloWait is RocketMQ's: the connection goes on in its
@@ -30,6 +31,11 @@ type FollowerConfig struct {
 	Extended    bool
 	HelloWait   time.Duration
 	PlainMemory time.Duration
+
+	// Secret has each master prove to know it before a byte of its log is taken,
+	// or of ours cut; then there is no RocketMQ's protocol. Empty: anybody is
+	// followed.
+	Secret []byte
 }
 
 // FollowerState says what a follower is doing.

@@ -24,6 +24,7 @@ type wire struct {
 	unproved bool  // its hello waits for Prove
 	welcome  bool  // a frame is due, so that the replica knows that it was taken
 	acks     Acks  // the last; Received is Session.acked
+	trust
 	questions
 }
 
@@ -49,10 +50,18 @@ func (s *Session) greet(log Range) {
 	if s.cfg.Hello == nil {
 		return
 	}
+	s.greeted = true
+	if !s.Trusted() {
+		s.challenge()
+		return
+	}
+	s.control = messageOf(unitHello, s.ownHello(log))
+}
+
+func (s *Session) ownHello(log Range) []byte {
 	h := *s.cfg.Hello
 	h.Log, h.Epochs = log, s.epochs
-	s.control = messageOf(unitHello, AppendHello(nil, h))
-	s.greeted = true
+	return AppendHello(nil, h)
 }
 
 // Control returns bytes that have to go out before anything else, as far as
@@ -73,6 +82,8 @@ func (s *Session) extendedReport(unit []byte, now time.Duration) error {
 	}
 	s.kind = r.kind
 	switch {
+	case !s.Trusted() && r.kind != unitHello && r.kind != unitRefusal:
+		return s.unproven(ErrNoProof)
 	case r.kind == unitRefusal:
 		s.payload.expect(r.bytes)
 		return nil
@@ -110,6 +121,12 @@ func (s *Session) message(log Range, now time.Duration) error {
 		return parseRefusal(b)
 	case unitSums:
 		return s.takeQuestion(b, log, now)
+	}
+	if !s.Trusted() {
+		return s.takeOpening(b, log, now)
+	}
+	if err := s.takeProof(b); err != nil {
+		return err
 	}
 	h, err := ParseHello(b)
 	if err != nil {
@@ -213,11 +230,16 @@ func (s *Session) AppendHeader(dst []byte, f Frame, source Source) []byte {
 
 // LastWords returns what tells a haengine replica why its connection ends, to
 // be sent before the close; nil if it cannot be told: a plain replica, a frame
-// of which only a part went out, or a refusal of its own.
+// of which only a part went out, or a refusal of its own. One that has proved
+// nothing learns the code alone: a sentence may tell of the log.
 func (s *Session) LastWords(why error) []byte {
 	var refusal *RefusalError
 	if !s.extended || s.left > 0 || len(s.control) > 0 || errors.As(why, &refusal) && refusal.ByPeer {
 		return nil
 	}
-	return messageOf(unitRefusal, appendRefusal(nil, refusalOf(why)))
+	refusal = refusalOf(why)
+	if !s.Trusted() && refusal.Code != RefusedAuth {
+		refusal = refuse(refusal.Code, "%s; more is told to those who have proved to know the secret", refusal.Code)
+	}
+	return messageOf(unitRefusal, refusalPayload(refusal))
 }

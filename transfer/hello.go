@@ -61,6 +61,8 @@ const (
 	tagStart
 	tagTail
 	tagQuestions
+	tagNonce // of an opening, which has none of those above; see openingPayload
+	tagProof // the last, where both ends have a secret; see transcript
 )
 
 const (
@@ -81,9 +83,7 @@ var ErrHello = errors.New("invalid hello")
 // and ExtendedReport.
 func AppendHello(dst []byte, h Hello) []byte {
 	from := len(dst)
-	dst = binary.BigEndian.AppendUint32(dst, helloMagic)
-	dst = binary.BigEndian.AppendUint16(dst, h.VersionMin)
-	dst = binary.BigEndian.AppendUint16(dst, h.VersionMax)
+	dst = appendHelloHead(dst, h.VersionMin, h.VersionMax)
 	dst = appendField(dst, tagCluster, []byte(h.ClusterID))
 	dst = appendField(dst, tagReplica, []byte(h.ReplicaID))
 	dst = appendInts(dst, tagSegment, h.SegmentBytes)
@@ -105,6 +105,12 @@ func AppendHello(dst []byte, h Hello) []byte {
 	return binary.BigEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
 }
 
+func appendHelloHead(dst []byte, low, high uint16) []byte {
+	dst = binary.BigEndian.AppendUint32(dst, helloMagic)
+	dst = binary.BigEndian.AppendUint16(dst, low)
+	return binary.BigEndian.AppendUint16(dst, high)
+}
+
 func appendField(dst []byte, tag uint16, value []byte) []byte {
 	dst = binary.BigEndian.AppendUint16(dst, tag)
 	dst = binary.BigEndian.AppendUint16(dst, uint16(len(value)))
@@ -124,39 +130,47 @@ func appendInts(dst []byte, tag uint16, values ...int64) []byte {
 // are skipped. The error wraps ErrHello.
 func ParseHello(b []byte) (Hello, error) {
 	var h Hello
-	if len(b) < 12 || binary.BigEndian.Uint32(b) != helloMagic {
-		return h, fmt.Errorf("%w: %d bytes without its magic number", ErrHello, len(b))
-	}
-	body, sum := b[:len(b)-4], binary.BigEndian.Uint32(b[len(b)-4:])
-	if crc32.Checksum(body, castagnoli) != sum {
-		return h, fmt.Errorf("%w: wrong checksum", ErrHello)
+	seen, err := helloFields(b, h.field)
+	if err != nil {
+		return h, err
 	}
 	h.VersionMin, h.VersionMax = binary.BigEndian.Uint16(b[4:]), binary.BigEndian.Uint16(b[6:])
-	seen := map[uint16]bool{}
-	for rest := body[8:]; len(rest) > 0; {
-		if len(rest) < fieldHeader {
-			return h, fmt.Errorf("%w: %d bytes behind its last field", ErrHello, len(rest))
-		}
-		tag, n := binary.BigEndian.Uint16(rest), int(binary.BigEndian.Uint16(rest[2:]))
-		rest = rest[fieldHeader:]
-		if n > len(rest) {
-			return h, fmt.Errorf("%w: field %d of %d bytes, %d are there", ErrHello, tag, n, len(rest))
-		}
-		if seen[tag] {
-			return h, fmt.Errorf("%w: field %d comes twice", ErrHello, tag)
-		}
-		seen[tag] = true
-		if err := h.field(tag, rest[:n]); err != nil {
-			return h, err
-		}
-		rest = rest[n:]
-	}
 	for tag := uint16(tagReplica); tag <= tagFrame; tag++ {
 		if !seen[tag] {
 			return h, fmt.Errorf("%w: field %d is missing", ErrHello, tag)
 		}
 	}
 	return h, h.check()
+}
+
+// helloFields checks what holds a payload together and gives each field to take.
+func helloFields(b []byte, take func(tag uint16, v []byte) error) (seen map[uint16]bool, err error) {
+	if len(b) < 12 || binary.BigEndian.Uint32(b) != helloMagic {
+		return nil, fmt.Errorf("%w: %d bytes without its magic number", ErrHello, len(b))
+	}
+	if !sealed(b) {
+		return nil, fmt.Errorf("%w: wrong checksum", ErrHello)
+	}
+	seen = map[uint16]bool{}
+	for rest := b[8 : len(b)-4]; len(rest) > 0; {
+		if len(rest) < fieldHeader {
+			return nil, fmt.Errorf("%w: %d bytes behind its last field", ErrHello, len(rest))
+		}
+		tag, n := binary.BigEndian.Uint16(rest), int(binary.BigEndian.Uint16(rest[2:]))
+		rest = rest[fieldHeader:]
+		if n > len(rest) {
+			return nil, fmt.Errorf("%w: field %d of %d bytes, %d are there", ErrHello, tag, n, len(rest))
+		}
+		if seen[tag] {
+			return nil, fmt.Errorf("%w: field %d comes twice", ErrHello, tag)
+		}
+		seen[tag] = true
+		if err := take(tag, rest[:n]); err != nil {
+			return nil, err
+		}
+		rest = rest[n:]
+	}
+	return seen, nil
 }
 
 func (h *Hello) field(tag uint16, v []byte) error {

@@ -132,7 +132,7 @@ type asking struct {
 func newAsking(t *testing.T, limits QuestionLimits) *asking {
 	t.Helper()
 	own := Hello{VersionMin: 1, VersionMax: 1, ReplicaID: "m", ClusterID: "blue", SegmentBytes: 4096, FrameBytes: 500, Questions: limits}
-	k := &asking{a: NewAsker(), log: byteLog{min: 1000, data: history(5000, 3)}}
+	k := &asking{a: NewAsker(nil), log: byteLog{min: 1000, data: history(5000, 3)}}
 	k.s = NewSession(SessionConfig{Peer: "asker", SegmentBytes: 4096, Hello: &own, Housekeeping: 20 * time.Second}, 0)
 	if err := k.up(k.a.Begin()); err != nil {
 		t.Fatal(err)

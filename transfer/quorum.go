@@ -92,6 +92,8 @@ type roster struct {
 type replica struct {
 	identity string
 	members  []*Member
+	unnamed  bool // its identity is only where it connects from
+	hidden   bool // and a named one connects from there, too
 }
 
 // Member is one connection's place in the quorum. Its two offsets have one
@@ -100,7 +102,8 @@ type Member struct {
 	_        cpu.CacheLinePad
 	acked    [kinds]atomic.Int64 // by Kind; unknown until said
 	_        cpu.CacheLinePad
-	identity string // set by Join
+	identity string // set by Join, as host
+	host     string // where it connects from; empty: not known
 }
 
 // NewQuorum returns a quorum without members.
@@ -110,17 +113,27 @@ func NewQuorum() *Quorum {
 	return q
 }
 
-// Join makes a place for one connection of the replica named identity. The
-// place counts nowhere until its first Ack. It returns a *QuorumFullError at
-// ReplicasMax identities or MembersMax connections, and changes nothing then.
-func (q *Quorum) Join(identity string) (*Member, error) {
+// Join makes a place for one connection of the replica named identity, from a
+// host that may be empty. The place counts nowhere until its first Ack. It
+// returns a *QuorumFullError at ReplicasMax identities or MembersMax connections,
+// and changes nothing then.
+func (q *Quorum) Join(identity, host string) (*Member, error) {
+	return q.join(identity, host, false)
+}
+
+// JoinUnnamed is Join for a connection that does not say whose it is: the host is
+// its identity. It counts nowhere while a named replica is connected from the same
+// host, because it may be that one once more.
+func (q *Quorum) JoinUnnamed(host string) (*Member, error) { return q.join(host, host, true) }
+
+func (q *Quorum) join(identity, host string, unnamed bool) (*Member, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	old := q.roster.Load()
 	if old.members >= MembersMax {
 		return nil, &QuorumFullError{Identity: identity, What: "connections", Limit: MembersMax}
 	}
-	m := &Member{identity: identity}
+	m := &Member{identity: identity, host: host}
 	for k := range m.acked {
 		m.acked[k].Store(unknown)
 	}
@@ -133,8 +146,9 @@ func (q *Quorum) Join(identity string) (*Member, error) {
 		if len(old.replicas) >= ReplicasMax {
 			return nil, &QuorumFullError{Identity: identity, What: "replicas", Limit: ReplicasMax}
 		}
-		next.replicas = append(next.replicas, replica{identity: identity, members: []*Member{m}})
+		next.replicas = append(next.replicas, replica{identity: identity, members: []*Member{m}, unnamed: unnamed})
 	}
+	next.hide()
 	q.roster.Store(next)
 	return m, nil
 }
@@ -159,7 +173,27 @@ func (q *Quorum) Leave(m *Member) {
 	} else {
 		next.replicas[i].members = slices.Delete(slices.Clone(old.replicas[i].members), j, j+1)
 	}
+	next.hide()
 	q.roster.Store(next)
+}
+
+// hide marks the unnamed replicas that may be a named one. The roster is not
+// shared yet.
+func (s *roster) hide() {
+	for i := range s.replicas {
+		r := &s.replicas[i]
+		r.hidden = r.unnamed && slices.ContainsFunc(s.replicas, func(o replica) bool {
+			return !o.unnamed && slices.ContainsFunc(o.members, func(m *Member) bool { return m.host == r.identity })
+		})
+	}
+}
+
+// Hidden tells whether a replica counts nowhere because a named one is connected
+// from the same host. Any goroutine.
+func (q *Quorum) Hidden(identity string) bool {
+	all := q.roster.Load()
+	i := all.find(identity)
+	return i >= 0 && all.replicas[i].hidden
 }
 
 // Committed returns the offset up to which at least replicas distinct replicas
@@ -252,6 +286,9 @@ func raiseOwn(cell *atomic.Int64, to int64) {
 // acked returns the replica's highest live acknowledgement in the kind.
 func (r *replica) acked(kind Kind) int64 {
 	ack := int64(unknown)
+	if r.hidden {
+		return ack
+	}
 	for _, m := range r.members {
 		ack = max(ack, m.acked[kind].Load())
 	}

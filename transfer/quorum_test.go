@@ -17,7 +17,7 @@ import (
 // join is Join where a refusal would be a mistake of the test.
 func join(t testing.TB, q *Quorum, identity string) *Member {
 	t.Helper()
-	m, err := q.Join(identity)
+	m, err := q.Join(identity, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestQuorumRefusesBeyondItsLimits(t *testing.T) {
 	}
 	wantCommitted(t, q, Received, ReplicasMax, 0)
 	wantCommitted(t, q, Received, 1, ReplicasMax-1)
-	_, err := q.Join("late")
+	_, err := q.Join("late", "")
 	var full *QuorumFullError
 	if !errors.Is(err, ErrQuorumFull) || !errors.As(err, &full) || full.Limit != ReplicasMax || full.Identity != "late" {
 		t.Fatalf("identity %d: %v", ReplicasMax+1, err)
@@ -109,7 +109,7 @@ func TestQuorumRefusesBeyondItsLimits(t *testing.T) {
 	for range MembersMax - ReplicasMax {
 		join(t, q, "0")
 	}
-	if _, err := q.Join("0"); !errors.Is(err, ErrQuorumFull) {
+	if _, err := q.Join("0", ""); !errors.Is(err, ErrQuorumFull) {
 		t.Fatalf("connection %d: %v", MembersMax+1, err)
 	}
 	wantCommitted(t, q, Received, 1, ReplicasMax-1)
@@ -156,7 +156,7 @@ func TestQuorumAgreesWithAMap(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"join": func(t *rapid.T) {
 				identity := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}).Draw(t, "identity")
-				m, err := q.Join(identity)
+				m, err := q.Join(identity, "")
 				if err != nil {
 					t.Skip("full")
 				}
@@ -232,7 +232,7 @@ func TestCommittedIsTrueWhileConnectionsComeAndGo(t *testing.T) {
 	for _, identity := range []string{"steady", "other"} {
 		visitors.Go(func() {
 			for range visits {
-				m, err := q.Join(identity)
+				m, err := q.Join(identity, "")
 				if err != nil {
 					t.Error(err)
 					return
@@ -353,4 +353,46 @@ func TestReplicasThatLeaveTogetherAreBothGone(t *testing.T) {
 			t.Fatalf("round %d: %d are in sync", round, n)
 		}
 	}
+}
+
+// A connection that does not say whose it is counts nowhere while a named replica
+// is connected from its host: it may be the same one.
+func TestOneMachineCountsOnceInBothProtocols(t *testing.T) {
+	q := NewQuorum()
+	join := func(m *Member, err error) *Member {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Ack(100, 100)
+		return m
+	}
+	counts := func(replicas int) {
+		t.Helper()
+		if got := q.Replicas(Received); got != replicas || q.InSync(100, 10) != replicas || (q.Committed(Received, replicas+1) != -1) || replicas > 0 && q.Committed(Received, replicas) != 100 {
+			t.Errorf("%d replicas count, want %d", got, replicas)
+		}
+	}
+	plain := join(q.JoinUnnamed("10.0.0.1"))
+	counts(1)
+	named := join(q.Join("a", "10.0.0.1"))
+	counts(1)
+	other := join(q.Join("b", "10.0.0.1")) // named ones on one host are apart
+	counts(2)
+	again := join(q.JoinUnnamed("10.0.0.1"))
+	join(q.JoinUnnamed("10.0.0.2"))
+	counts(3)
+	if !q.Hidden("10.0.0.1") || q.Hidden("10.0.0.2") || q.Hidden("a") {
+		t.Error("the wrong ones are hidden")
+	}
+	q.Leave(named)
+	counts(2)
+	q.Leave(other)
+	counts(2)
+	if q.Hidden("10.0.0.1") {
+		t.Error("it is hidden by nobody")
+	}
+	q.Leave(plain)
+	q.Leave(again)
+	counts(1)
 }

@@ -25,9 +25,10 @@ const (
 	RefusedFull                            // the master counts no more replicas
 	RefusedStopping                        // the node stops or changes its role
 	RefusedDamaged                         // the log is damaged or could not be made durable
+	RefusedAuth                            // one of both does not prove to know the secret
 )
 
-var refusalNames = [...]string{"", "protocol", "version", "cluster", "segments", "range", "diverged", "behind", "replaced", "full", "stopping", "damaged"}
+var refusalNames = [...]string{"", "protocol", "version", "cluster", "segments", "range", "diverged", "behind", "replaced", "full", "stopping", "damaged", "auth"}
 
 // String is one word for the code, or "refused" for a later version's.
 func (c RefusalCode) String() string {
@@ -48,6 +49,7 @@ type RefusalError struct {
 	Code   RefusalCode
 	Text   string // a sentence
 	ByPeer bool   // it came over the wire
+	What   error  // a sentinel that says more than the code; nil: none
 }
 
 func (e *RefusalError) Error() string {
@@ -59,20 +61,23 @@ func (e *RefusalError) Error() string {
 
 // Unwrap returns ErrRefused and what it is about.
 func (e *RefusalError) Unwrap() []error {
+	all := []error{ErrRefused}
 	if e.Code == RefusedDiverged {
-		return []error{ErrRefused, ErrDiverged}
+		all = append(all, ErrDiverged)
 	}
-	return []error{ErrRefused}
+	if e.What != nil {
+		all = append(all, e.What)
+	}
+	return all
 }
 
 func refuse(code RefusalCode, format string, args ...any) *RefusalError {
 	return &RefusalError{Code: code, Text: fmt.Sprintf(format, args...)}
 }
 
-// appendRefusal appends a refusal's payload: code 2 | text in UTF-8.
-func appendRefusal(dst []byte, e *RefusalError) []byte {
-	dst = binary.BigEndian.AppendUint16(dst, uint16(e.Code))
-	return append(dst, shortText(e.Text)...)
+// refusalPayload is code 2 | text in UTF-8.
+func refusalPayload(e *RefusalError) []byte {
+	return append(binary.BigEndian.AppendUint16(nil, uint16(e.Code)), shortText(e.Text)...)
 }
 
 // shortText cuts a text to what goes over the wire, between two characters.

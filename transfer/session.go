@@ -23,7 +23,12 @@ type SessionConfig struct {
 	HistoryFirst  bool   // a replica that reports 0 gets the whole log, not the last segment
 	// Hello is what this node says of itself to a haengine replica; its log's
 	// range is filled in. nil: RocketMQ's own protocol only.
-	Hello        *Hello
+	Hello *Hello
+	// Secret makes this node serve and tell of its log only those that prove to
+	// know it, in the extended protocol; empty: anybody. Nonce is this
+	// connection's, drawn at random.
+	Secret       []byte
+	Nonce        Nonce
 	Heartbeat    time.Duration
 	Housekeeping time.Duration
 	Pace         Pace
@@ -73,6 +78,7 @@ type Session struct {
 // NewSession returns the session of a connection that begins now.
 func NewSession(cfg SessionConfig, now time.Duration) *Session {
 	invariant.Check(cfg.SegmentBytes > 0, "a session knows its log's segment size")
+	invariant.Check(len(cfg.Secret) == 0 || cfg.Hello != nil, "a proof takes the extended protocol")
 	if cfg.FrameBytesMax <= 0 {
 		cfg.FrameBytesMax = DefaultFrameBytes
 	}
@@ -94,7 +100,7 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 
 // Feed takes bytes from the replica, cut anywhere. Reports are taken in order;
 // those before a bad one count. The error is a *ReportError, an
-// *UnservableError or wraps ErrControllerHandshake; the connection must be
+// *UnservableError, a *RefusalError or wraps ErrControllerHandshake; the connection must be
 // closed then, and every later call fails the same way.
 func (s *Session) Feed(b []byte, log Range, now time.Duration) error {
 	for s.failed == nil && len(b) > 0 {
@@ -131,6 +137,8 @@ func (s *Session) report(offset int64, rest []byte, log Range, now time.Duration
 			s.extended = true
 			s.reports = newDecoder(ExtendedReportBytes, AppendReport(nil, extendedMark))
 			return nil
+		case !s.Trusted():
+			return s.plainPeer(offset)
 		}
 		if err := s.begin(offset, rest, log); err != nil {
 			return err
@@ -248,7 +256,7 @@ func (s *Session) SentOffset() int64 { return s.sent }
 // longer frame.
 func (s *Session) Next(log Range, now time.Duration) (f Frame, ok bool) {
 	s.seen = now
-	if s.failed != nil || s.left > 0 || !s.Started() || len(s.control) > 0 {
+	if s.failed != nil || s.left > 0 || !s.Started() || !s.Trusted() || len(s.control) > 0 {
 		return Frame{}, false
 	}
 	if s.phase == sessionHeld {

@@ -109,7 +109,7 @@ func (a *admin) status() engine.Status {
 	}
 	return engine.Status{
 		Role: a.role, State: engine.StateRecovering, Replicas: []engine.ReplicaStatus{},
-		Reason: fmt.Sprintf("recovering: %s of %s read", shortBytes(a.done.Load()), shortBytes(a.total.Load())),
+		Reason: fmt.Sprintf("%s of %s read", shortBytes(a.done.Load()), shortBytes(a.total.Load())),
 	}
 }
 

@@ -45,7 +45,7 @@ func TestAdminAnswersWhileTheNodeRecovers(t *testing.T) {
 	a.recovery(5, 10)
 	for path, want := range map[string]string{
 		"/healthz": `200 {"state":"recovering","recovered_bytes":5,"recover_bytes":10}`,
-		"/readyz":  `503 {"ready":false,"reason":"recovering: recovering: 5 B of 10 B read"}`,
+		"/readyz":  `503 {"ready":false,"reason":"recovering: 5 B of 10 B read"}`,
 		"/none":    "404 ",
 	} {
 		if got := get(t, a.addr(), path); !strings.HasPrefix(got, want) {

@@ -57,6 +57,7 @@ func newLogDiff() *cobra.Command {
 	var (
 		store, with string
 		asJSON      bool
+		secret      *secretFlag
 	)
 	cmd := &cobra.Command{
 		Use:   "diff",
@@ -74,11 +75,16 @@ func newLogDiff() *cobra.Command {
 			if with == "" {
 				return usagef(cmd, "--with DIR or --with HOST:PORT is missing: the store or the node to compare with")
 			}
-			diff := diffStores
-			if isNode(with) {
-				diff = diffNode
+			known, err := secret.read()
+			if err != nil {
+				return err
 			}
-			d, err := diff(cmd, store, with)
+			var d logDiff
+			if isNode(with) {
+				d, err = diffNode(cmd, store, with, known)
+			} else {
+				d, err = diffStores(cmd, store, with)
+			}
 			if err != nil {
 				return err
 			}
@@ -90,6 +96,7 @@ func newLogDiff() *cobra.Command {
 	}
 	addStoreFlag(cmd, &store)
 	cmd.Flags().StringVar(&with, "with", "", "the other store directory, or HOST:PORT of a running node")
+	secret = addSecretFlag(cmd)
 	addJSONFlag(cmd, &asJSON)
 	return cmd
 }

@@ -28,7 +28,7 @@ func isNode(name string) bool {
 
 // diffNode compares a store with a running node, which gives checksums of its
 // log.
-func diffNode(cmd *cobra.Command, store, address string) (logDiff, error) {
+func diffNode(cmd *cobra.Command, store, address string, secret []byte) (logDiff, error) {
 	l, err := openStore(cmd, store)
 	if err != nil {
 		return logDiff{}, err
@@ -36,7 +36,7 @@ func diffNode(cmd *cobra.Command, store, address string) (logDiff, error) {
 	defer l.Close()
 	ctx, stop := untilInterrupt(cmd.Context())
 	defer stop()
-	c, err := compareNode(ctx, cmd, l, address, l.EndOffset())
+	c, err := compareNode(ctx, cmd, l, address, secret, l.EndOffset())
 	if err != nil {
 		return logDiff{}, err
 	}
@@ -59,9 +59,9 @@ func diffNode(cmd *cobra.Command, store, address string) (logDiff, error) {
 
 // compareNode compares a log with a node's up to an offset, and shows how far it
 // is.
-func compareNode(ctx context.Context, cmd *cobra.Command, l *commitlog.Log, address string, to int64) (engine.Comparison, error) {
+func compareNode(ctx context.Context, cmd *cobra.Command, l *commitlog.Log, address string, secret []byte, to int64) (engine.Comparison, error) {
 	var show *progress
-	c, err := engine.Compare(ctx, address, l, engine.CompareOptions{To: to, Progress: func(c engine.Comparison) {
+	c, err := engine.Compare(ctx, address, l, engine.CompareOptions{To: to, Secret: secret, Progress: func(c engine.Comparison) {
 		if show == nil {
 			show = newProgress(cmd.ErrOrStderr(), "comparing", c.To-c.From)
 		}

@@ -16,6 +16,7 @@ type nodeMetrics struct {
 	putSeconds prometheus.Histogram
 	fsync      prometheus.Histogram
 	reconnects *prometheus.CounterVec
+	unproven   *prometheus.CounterVec
 }
 
 func newNodeMetrics() *nodeMetrics {
@@ -35,11 +36,17 @@ func newNodeMetrics() *nodeMetrics {
 		reconnects: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "haengine_reconnects_total", Help: "Connections to the master that a slave lost, by reason.",
 		}, []string{"reason"}),
+		unproven: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "haengine_ha_unproven_total", Help: "HA connections that ended because one of both ends did not prove to know the secret, by reason.",
+		}, []string{"reason"}),
+	}
+	for _, reason := range engine.UnprovenReasons() {
+		m.unproven.WithLabelValues(reason)
 	}
 	for _, status := range engine.PutStatuses() {
 		m.puts = append(m.puts, puts.WithLabelValues(status.String()))
 	}
-	m.registry.MustRegister(puts, m.putSeconds, m.fsync, m.reconnects)
+	m.registry.MustRegister(puts, m.putSeconds, m.fsync, m.reconnects, m.unproven)
 	return m
 }
 
@@ -54,6 +61,9 @@ func (m *nodeMetrics) Fsync(d time.Duration) { m.fsync.Observe(d.Seconds()) }
 
 // Reconnect implements engine.Metrics.
 func (m *nodeMetrics) Reconnect(reason string) { m.reconnects.WithLabelValues(reason).Inc() }
+
+// Unproven implements engine.Metrics.
+func (m *nodeMetrics) Unproven(reason string) { m.unproven.WithLabelValues(reason).Inc() }
 
 // statusCollector makes samples of the node's status at each scrape: a replica
 // that is gone has no series from then on.

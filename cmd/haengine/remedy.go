@@ -12,6 +12,8 @@ import (
 type remedy struct {
 	store string
 	admin string // empty: no admin address
+
+	secretFile string // empty: no secret
 }
 
 func (r remedy) of(s engine.Status) string {
@@ -19,11 +21,20 @@ func (r remedy) of(s engine.Status) string {
 	if s.Master != nil {
 		master = s.Master.Address
 	}
-	repair := fmt.Sprintf("haengine repair --store %s --from %s", shellWord(r.store), shellWord(master))
-	reseed := fmt.Sprintf("haengine reseed --store %s --from %s", shellWord(r.store), shellWord(master))
+	repair := fmt.Sprintf("haengine repair --store %s --from %s%s", shellWord(r.store), shellWord(master), secretArgs(r.secretFile))
+	reseed := fmt.Sprintf("haengine reseed --store %s --from %s%s", shellWord(r.store), shellWord(master), secretArgs(r.secretFile))
+	if s.Master != nil && s.Master.Mode == "plain" { // which gives no checksums
+		repair, reseed = "move the store aside and start it empty", "move the store aside and start it empty"
+		if at := s.Trouble.Offset; at != nil {
+			repair = fmt.Sprintf("haengine repair --store %s --truncate-at %d", shellWord(r.store), *at)
+		}
+	}
 	promote := "haengine promote"
 	if r.admin != "" && r.admin != defaultAdminListen {
 		promote += " --admin " + shellWord(r.admin)
+	}
+	if empty := s.MaxOffset == s.MinOffset; empty && (s.Trouble.Cause == "range" || s.Trouble.Cause == "protocol") {
+		return "start this node with another --from: first begins with what its master has"
 	}
 	switch s.Trouble.Cause {
 	case "disk":
@@ -36,20 +47,22 @@ func (r remedy) of(s engine.Status) string {
 	case "diverged":
 		return "stop this node, then: " + repair
 	case "range":
-		if s.MaxOffset == s.MinOffset {
-			return "start this node with another --from: first begins with what its master has"
-		}
 		return "stop this node, then, to begin with what its master still has: " + reseed
 	case "behind":
 		return "if this node's log is the one to keep: " + promote + "; if the master's is: stop this node, then: " + repair
 	case "cluster":
-		return "give this node a master of its own cluster, or its own replica id if it is a copy; to leave its cluster: stop it, remove haengine.identity from its store, then: " + reseed
+		return "give this node a master of its own cluster, or, if it is a copy that has its master's replica id, another --replica-id; to leave its cluster: stop it, remove haengine.identity from its store, then: " + reseed
 	case "segments":
-		return "stop this node, then, to begin again with the master's segment size: " + reseed
+		return "stop this node, then, to begin again with the master's segment size, which a RocketMQ master's slave has to be given with --segment-bytes: " + reseed
 	case "replaced":
 		return "two nodes have one replica id: start one of them with another --replica-id"
 	case "full":
 		return "stop replicas that are not needed, or let this one follow another replica"
+	case "auth":
+		if r.secretFile == "" {
+			return "start this node with its master's secret: --ha-secret-file FILE"
+		}
+		return "start this node and its master with one and the same secret in the files of --ha-secret-file; a RocketMQ master can only be followed without"
 	case "version":
 		return "upgrade the older of the two nodes, or start this one with --wire plain"
 	}

@@ -19,6 +19,21 @@ func TestRemedy(t *testing.T) {
 			t.Errorf("%s: %q, want %q in it", cause, got, want)
 		}
 	}
+	at := int64(4096)
+	plain := engine.Status{Master: &engine.MasterStatus{Address: "m:10912", Mode: "plain"}, MaxOffset: 1, Trouble: &engine.Trouble{Cause: "damaged", Offset: &at}}
+	if got := (remedy{store: "s"}).of(plain); !strings.HasSuffix(got, "haengine repair --store s --truncate-at 4096") {
+		t.Errorf("a slave of RocketMQ's: %q", got)
+	}
+	for secretFile, want := range map[string]string{"": "--ha-secret-file FILE", "/etc/s": "one and the same secret"} {
+		s := engine.Status{Role: engine.Slave, Master: slave, Trouble: &engine.Trouble{Cause: "auth"}}
+		if got := (remedy{store: "s", secretFile: secretFile}).of(s); !strings.Contains(got, want) {
+			t.Errorf("auth with secret %q: %q, want %q in it", secretFile, got, want)
+		}
+		s.Trouble.Cause = "diverged"
+		if got := (remedy{store: "s", secretFile: secretFile}).of(s); strings.Contains(got, "--ha-secret-file /etc/s") != (secretFile != "") {
+			t.Errorf("diverged with secret %q: %q", secretFile, got)
+		}
+	}
 	s := engine.Status{Trouble: &engine.Trouble{Cause: "damaged"}}
 	if got := (remedy{store: "s"}).of(s); !strings.HasSuffix(got, "haengine repair --store s --from HOST:PORT") || !strings.Contains(got, "promote a replica") {
 		t.Errorf("a damaged master: %q", got)

@@ -30,6 +30,8 @@ type repair struct {
 	Done      bool          `json:"done"`
 	Kept      string        `json:"kept_in,omitempty"`
 	Notes     []string      `json:"notes"`
+
+	next string // the command that follows
 }
 
 // repairDamage is damage that the log has.
@@ -44,6 +46,7 @@ func newRepair() *cobra.Command {
 		store, from string
 		at          int64
 		yes, asJSON bool
+		secret      *secretFlag
 	)
 	cmd := &cobra.Command{
 		Use:   "repair",
@@ -61,9 +64,14 @@ func newRepair() *cobra.Command {
 			if cmd.Flags().Changed("truncate-at") == (from != "") {
 				return usagef(cmd, "one of --truncate-at OFFSET and --from HOST:PORT is needed, and not both")
 			}
-			r, err := planRepair(cmd, store, from, at)
+			known, err := secret.read()
+			if err != nil {
+				return err
+			}
+			r, err := planRepair(cmd, store, from, known, at)
+			r.next = serveCommand(store, from, secret.path)
 			if err == nil && yes && r.Cut != nil {
-				r.Kept, err = engine.CutStore(writeOptions(cmd, store), *r.Cut)
+				r.Kept, err = engine.CutStore(writeOptions(cmd, store), *r.Cut, r.MaxOffset)
 				r.Done = err == nil
 			}
 			if err != nil {
@@ -75,6 +83,7 @@ func newRepair() *cobra.Command {
 	addStoreFlag(cmd, &store)
 	cmd.Flags().Int64Var(&at, "truncate-at", 0, "cut at the last record border at or below this offset")
 	cmd.Flags().StringVar(&from, "from", "", "HOST:PORT of the running node that is right")
+	secret = addSecretFlag(cmd)
 	addYesFlag(cmd, &yes)
 	addJSONFlag(cmd, &asJSON)
 	return cmd
@@ -90,7 +99,7 @@ func writeOptions(cmd *cobra.Command, dir string) commitlog.Options {
 }
 
 // planRepair finds where the log is to be cut, and what that takes.
-func planRepair(cmd *cobra.Command, store, from string, at int64) (repair, error) {
+func planRepair(cmd *cobra.Command, store, from string, secret []byte, at int64) (repair, error) {
 	r := repair{Store: store, Removed: []string{}, Notes: []string{}}
 	if err := commitlog.CheckFree(writeOptions(cmd, store)); err != nil {
 		return r, err
@@ -102,7 +111,7 @@ func planRepair(cmd *cobra.Command, store, from string, at int64) (repair, error
 	defer l.Close()
 	r.MinOffset, r.MaxOffset = l.MinOffset(), l.EndOffset()
 	if from != "" {
-		if at, err = r.compare(cmd, l, store, from); err != nil || at < 0 {
+		if at, err = r.compare(cmd, l, store, from, secret); err != nil || at < 0 {
 			return r, err
 		}
 	}
@@ -113,11 +122,14 @@ func planRepair(cmd *cobra.Command, store, from string, at int64) (repair, error
 		return r, err
 	}
 	r.take(p)
+	if known := l.Confirmed(); r.Cut != nil && known > *r.Cut {
+		r.Notes = append(r.Notes, fmt.Sprintf("puts up to offset %d are known to be complete on replicas: give up what lies from %d on only if no other node has it, or the one that stays does", known, *r.Cut))
+	}
 	return r, nil
 }
 
 // compare finds where the log leaves a node's, or is damaged; -1: nowhere.
-func (r *repair) compare(cmd *cobra.Command, l *commitlog.Log, store, address string) (int64, error) {
+func (r *repair) compare(cmd *cobra.Command, l *commitlog.Log, store, address string, secret []byte) (int64, error) {
 	own, err := engine.ReadIdentity(store)
 	if err != nil {
 		return 0, err
@@ -126,7 +138,7 @@ func (r *repair) compare(cmd *cobra.Command, l *commitlog.Log, store, address st
 	defer stop()
 	show := newProgress(cmd.ErrOrStderr(), "comparing", r.MaxOffset-r.MinOffset)
 	defer show.done()
-	p, err := engine.FindRepairPoint(ctx, address, l, own, engine.CompareOptions{Progress: func(c engine.Comparison) { show.chunk(c.Compared) }})
+	p, err := engine.FindRepairPoint(ctx, address, l, own, engine.CompareOptions{Secret: secret, Progress: func(c engine.Comparison) { show.chunk(c.Compared) }})
 	if err != nil {
 		return 0, err
 	}
@@ -212,11 +224,11 @@ func (r repair) print(w io.Writer) {
 	fields(w, pairs...)
 	printNotes(w, r.Notes)
 	if r.Done && r.With != nil {
-		fmt.Fprintln(w, "next:", serveCommand(r.Store, r.With.Path))
+		fmt.Fprintln(w, "next:", r.next)
 	}
 }
 
 // serveCommand starts a store as a slave.
-func serveCommand(store, master string) string {
-	return fmt.Sprintf("haengine serve --store %s --role SLAVE --master %s", store, master)
+func serveCommand(store, master, secretFile string) string {
+	return fmt.Sprintf("haengine serve --store %s --role SLAVE --master %s%s", shellWord(store), shellWord(master), secretArgs(secretFile))
 }

@@ -36,6 +36,7 @@ func newReseed() *cobra.Command {
 	var (
 		store, from string
 		yes, asJSON bool
+		secret      *secretFlag
 	)
 	cmd := &cobra.Command{
 		Use:   "reseed",
@@ -52,7 +53,12 @@ func newReseed() *cobra.Command {
 			if from == "" {
 				return usagef(cmd, "--from HOST:PORT is missing: the node whose log is to be copied")
 			}
-			r, err := planReseed(cmd, store, from)
+			known, err := secret.read()
+			if err != nil {
+				return err
+			}
+			r, err := planReseed(cmd, store, from, known)
+			r.Next = serveCommand(store, from, secret.path)
 			if err == nil && yes {
 				r.Kept, err = commitlog.SetAside(writeOptions(cmd, store))
 				r.Done = err == nil
@@ -65,13 +71,14 @@ func newReseed() *cobra.Command {
 	}
 	addStoreFlag(cmd, &store)
 	cmd.Flags().StringVar(&from, "from", "", "HOST:PORT of the running node whose log is to be copied")
+	secret = addSecretFlag(cmd)
 	addYesFlag(cmd, &yes)
 	addJSONFlag(cmd, &asJSON)
 	return cmd
 }
 
-func planReseed(cmd *cobra.Command, store, from string) (reseed, error) {
-	r := reseed{Store: store, Next: serveCommand(store, from), Notes: []string{}}
+func planReseed(cmd *cobra.Command, store, from string, secret []byte) (reseed, error) {
+	r := reseed{Store: store, Notes: []string{}}
 	o := writeOptions(cmd, store)
 	if err := commitlog.CheckFree(o); err != nil {
 		return r, err
@@ -83,7 +90,7 @@ func planReseed(cmd *cobra.Command, store, from string) (reseed, error) {
 	r.ClusterID, r.ReplicaID = own.ClusterID, own.ReplicaID
 	ctx, stop := untilInterrupt(cmd.Context())
 	defer stop()
-	node, err := engine.AskNode(ctx, from)
+	node, err := engine.AskNode(ctx, from, secret)
 	if err != nil {
 		return r, err
 	}
@@ -103,6 +110,12 @@ func planReseed(cmd *cobra.Command, store, from string) (reseed, error) {
 	if l, err := openStore(cmd, store); err == nil {
 		low, end := l.MinOffset(), l.EndOffset()
 		r.MinOffset, r.MaxOffset = &low, &end
+		if epoch, theirs := engine.LastWritten(l), node.Epoch(); epoch > theirs {
+			return r, errors.Join(fmt.Errorf("%s is in epoch %d, the store's log in epoch %d: it is an older master, and what it lacks would be given up; start this store as the master, or move it away by hand", from, theirs, epoch), l.Close())
+		}
+		if known := l.Confirmed(); known > node.MaxOffset {
+			r.Notes = append(r.Notes, fmt.Sprintf("puts up to offset %d are known to be complete on replicas, and the node's log ends at %d", known, node.MaxOffset))
+		}
 		if end > node.MaxOffset {
 			r.Notes = append(r.Notes, fmt.Sprintf("the node's log ends at %d, this one at %d: what the node does not have is only in cut/ then", node.MaxOffset, end))
 		}

@@ -20,6 +20,7 @@ func newPromote() *cobra.Command {
 		address  string
 		role     string
 		newEpoch bool
+		force    bool
 		asJSON   bool
 	)
 	cmd := &cobra.Command{
@@ -38,12 +39,13 @@ func newPromote() *cobra.Command {
 			if err != nil {
 				return usagef(cmd, "--role: %v", err)
 			}
-			return changeRole(cmd, address, "/promote", url.Values{"role": {parsed.String()}, "new_epoch": {strconv.FormatBool(newEpoch)}}, asJSON)
+			return changeRole(cmd, address, "/promote", url.Values{"role": {parsed.String()}, "new_epoch": {strconv.FormatBool(newEpoch)}, "force": {strconv.FormatBool(force)}}, asJSON)
 		},
 	}
 	cmd.Flags().StringVar(&address, "admin", defaultAdminListen, "the node's admin address")
 	cmd.Flags().StringVar(&role, "role", engine.AsyncMaster.String(), "ASYNC_MASTER or SYNC_MASTER")
 	cmd.Flags().BoolVar(&newEpoch, "new-epoch", false, "let a master begin another epoch")
+	cmd.Flags().BoolVar(&force, "force", false, "promote a slave whose log is known to differ from its master's, too")
 	addJSONFlag(cmd, &asJSON)
 	return cmd
 }
@@ -141,8 +143,9 @@ func (a *admin) promote(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	newEpoch, _ := strconv.ParseBool(r.URL.Query().Get("new_epoch"))
+	force, _ := strconv.ParseBool(r.URL.Query().Get("force"))
 	a.change(w, r, func(ctx context.Context, node *engine.Engine) (engine.RoleChange, error) {
-		return node.Promote(ctx, engine.PromoteOptions{Role: role, NewEpoch: newEpoch})
+		return node.Promote(ctx, engine.PromoteOptions{Role: role, NewEpoch: newEpoch, Force: force})
 	})
 }
 

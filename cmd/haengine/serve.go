@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -44,6 +45,9 @@ func newServe() *cobra.Command {
 			logger := newLogger(cmd.ErrOrStderr(), n.logFormat, n.logLevel)
 			for _, name := range ignored {
 				logger.Warn("environment variable is no setting", "name", name)
+			}
+			if n.secretOpen {
+				logger.Warn(openSecretText(n.secretFile))
 			}
 			err = serve(cmd.Context(), n, logger, cmd.OutOrStdout())
 			if errors.Is(err, engine.ErrOptions) || errors.Is(err, engine.ErrOtherCluster) {
@@ -106,7 +110,11 @@ func runNode(ctx context.Context, n *nodeSettings, logger *slog.Logger, stdout i
 	}
 	o := n.Options
 	o.Logger, o.Metrics, o.OnRecovery = logger, metrics, adm.recovery
-	o.Remedy = remedy{store: o.Store, admin: adm.addr()}.of
+	store := o.Store
+	if absolute, err := filepath.Abs(store); err == nil {
+		store = absolute // the command may be run anywhere
+	}
+	o.Remedy = remedy{store: store, admin: adm.addr(), secretFile: n.secretFile}.of
 	node, err := engine.Open(o)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return listenError("ha-listen", o.HAListen, err)
@@ -166,7 +174,7 @@ func logServing(logger *slog.Logger, n *nodeSettings, node *engine.Engine, adm *
 	s := node.Status()
 	attrs := []any{
 		"version", readVersion().Version, "role", s.Role.String(), "store", n.Store, "ha_listen", s.HAListen, "admin_listen", adm.addr(),
-		"min_offset", s.MinOffset, "max_offset", s.MaxOffset, "segment_bytes", s.SegmentBytes,
+		"min_offset", s.MinOffset, "max_offset", s.MaxOffset, "segment_bytes", s.SegmentBytes, "ha_secret", s.HASecret,
 	}
 	if broker != nil {
 		attrs = append(attrs, "client_listen", broker.Server().Addr().String(), "advertised", broker.Address())

@@ -20,6 +20,8 @@ type nodeSettings struct {
 	engine.Options
 	adminListen     string
 	clients         clientSettings
+	secretFile      string // empty: no secret
+	secretOpen      bool   // any user may read it
 	load            loadPlan
 	logFormat       string
 	logLevel        slog.Level
@@ -55,6 +57,7 @@ func (n *nodeSettings) define(s *settings) {
 	s.add("retention", "DURATION", "72h", "age of a segment's last record after which it goes; 0 keeps all; a store of RocketMQ's is cleaned only when this is given", toDuration(&o.Retention, 0))
 	s.add("retention-disk", "PERCENT", "85", "disk use above which the oldest segments go early; 0: never", toInt(&o.RetentionDisk, 0, 100))
 	s.add("wire", "MODE", "auto", "auto, which asks a peer for the extended protocol and speaks RocketMQ's if it does not know it, or plain, which never asks", toEnum(&o.Wire, engine.ParseWireMode))
+	s.add("ha-secret-file", "FILE", "", "the secret that all nodes of a group share, at least 16 bytes: each end of a replication connection proves to know it, and RocketMQ's protocol is not spoken; no encryption (default: none, whoever reaches the port is served)", n.readSecretFile)
 	s.add("plain-identity", "KIND", "ip", "what one replica is in plain mode: ip or connection", toEnum(&o.PlainIdentity, engine.ParsePlainIdentity))
 	s.add("plain-history", "KIND", "last", "what an empty plain slave gets: the last segment, or everything from the first", toEnum(&o.PlainHistory, engine.ParsePlainHistory))
 	s.add("from", "WHERE", "first", "where an empty slave's log begins: first (the master's first byte), last-segment, or an offset, which stands for its segment", toEnum(&o.From, engine.ParseFrom))
@@ -124,6 +127,14 @@ func (n *nodeSettings) resolve(configFile string, environ func() []string) (igno
 		err = errors.Join(err, vErr)
 	}
 	return ignored, err
+}
+
+func (n *nodeSettings) readSecretFile(path string) (err error) {
+	n.secretFile = path
+	if path != "" {
+		n.HASecret, n.secretOpen, err = readSecret(path)
+	}
+	return err
 }
 
 func (n *nodeSettings) setStoreHost(s string) error {

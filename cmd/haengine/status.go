@@ -68,6 +68,7 @@ type nodeStatus struct {
 	Segments     int                      `json:"segments"`
 	Waiters      int                      `json:"waiters"`
 	HAListen     string                   `json:"ha_listen"`
+	HASecret     bool                     `json:"ha_secret"`
 	Replicas     []engine.ReplicaStatus   `json:"replicas"`
 	Departed     []engine.Departed        `json:"departed_replicas"`
 	Master       *engine.MasterStatus     `json:"master"`
@@ -173,6 +174,9 @@ func printStatus(w io.Writer, s nodeStatus) {
 	if s.HAListen != "" {
 		pairs = append(pairs, "replicas at", s.HAListen)
 	}
+	if s.HASecret {
+		pairs = append(pairs, "secret", "each peer has to prove to know it")
+	}
 	if m := s.Master; m != nil {
 		pairs = append(pairs, "master", m.Address, "  state", m.State, "  mode", cmp.Or(m.Mode, "-"), "  behind", masterLag(m))
 		if m.LastError != "" {
@@ -255,6 +259,9 @@ func comparisonText(c *engine.ComparisonStatus) string {
 }
 
 func masterLag(m *engine.MasterStatus) string {
+	if m.LagBytes == nil && m.Mode == "" {
+		return "unknown"
+	}
 	if m.LagBytes == nil {
 		return "unknown (the plain protocol does not say)"
 	}

@@ -65,7 +65,7 @@ func TestStatusShowsASlavesMaster(t *testing.T) {
 		Role: engine.Slave, State: engine.StateReadOnly, Reason: "disk failed",
 		Master: &engine.MasterStatus{Address: "10.0.0.1:10912", State: "connecting", LastError: "connection refused"},
 	})
-	mustContain(t, expect(t, exitDone, "status", "--admin", address).stdout, "read-only: disk failed", "10.0.0.1:10912", "connecting", "connection refused", "unknown (the plain protocol does not say)")
+	mustContain(t, expect(t, exitDone, "status", "--admin", address).stdout, "read-only: disk failed", "10.0.0.1:10912", "connecting", "connection refused", "unknown")
 }
 
 func TestStatusAsJSONIsWhatTheNodeSaid(t *testing.T) {

@@ -57,8 +57,11 @@ func (c *client) align(master transfer.Hello) (transfer.Hello, error) {
 	n := c.node
 	own := n.hello()
 	own.Log, own.Epochs = n.span(), n.terms
-	keep, err := transfer.Align(own, master, n.onReplicas)
+	keep, err := transfer.Align(own, master, n.log.Confirmed())
 	if err != nil {
+		return own, err
+	}
+	if err := n.noteEpoch(lastOf(master.Epochs).Number); err != nil {
 		return own, err
 	}
 	if keep < own.Log.End || transfer.Stale(own, master, keep) {
@@ -104,7 +107,7 @@ func (n *Node) cut(to, end int64) error {
 	n.shut = true
 	n.endAll(&transfer.RefusalError{Code: transfer.RefusedStopping, Text: "the log is cut"})
 	defer func() { n.shut = false }()
-	before := n.bytes()
+	before, known := n.bytes(), n.log.Confirmed()
 	aside, err := n.log.Truncate(to)
 	n.resized = true
 	if err != nil {
@@ -118,7 +121,7 @@ func (n *Node) cut(to, end int64) error {
 	w.trace("%s cuts [%d, %d)", n.name, to, end)
 	n.claims.cut(to)
 	n.confirmed = min(n.confirmed, to)
-	w.checkCut(n, before, to, aside)
+	w.checkCut(n, before, to, known, aside)
 	return nil
 }
 

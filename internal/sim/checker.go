@@ -322,7 +322,7 @@ func (w *World) look(disk *commitlog.Twin) *commitlog.Log {
 }
 
 // checkCut holds that a cut is durable, and that what was cut is kept.
-func (w *World) checkCut(n *Node, before []byte, to int64, aside string) {
+func (w *World) checkCut(n *Node, before []byte, to, known int64, aside string) {
 	kept, err := n.disk.ReadFile(aside)
 	if cut := before[to-n.log.MinOffset():]; err != nil || !bytes.Equal(kept, cut) {
 		w.fail("%s: %d bytes were cut at %d, %d are kept in %q (%v)", n.name, len(cut), to, len(kept), aside, err)
@@ -330,8 +330,8 @@ func (w *World) checkCut(n *Node, before []byte, to int64, aside string) {
 	if len(w.histories) == 1 && len(w.flips) == 0 {
 		w.fail("%s cuts its log to %d, and there is one history", n.name, to)
 	}
-	if to < n.onReplicas {
-		w.fail("%s cuts its log to %d, and knows puts up to %d to be complete", n.name, to, n.onReplicas)
+	if to < known {
+		w.fail("%s cuts its log to %d, and knows puts up to %d to be complete", n.name, to, known)
 	}
 	if n.disk.Off() || !w.chance(2) {
 		return

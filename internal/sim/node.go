@@ -51,8 +51,7 @@ type process struct {
 	backlog []*Socket // connections that a paused process has not accepted
 	slave   *slave    // nil on a master
 
-	confirmed  int64 // highest confirmed offset of a master
-	onReplicas int64 // the log is never cut below
+	confirmed int64 // highest confirmed offset of a master
 
 	working  bool          // a step of its workers is planned
 	waking   bool          // a look at its senders is planned

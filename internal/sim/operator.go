@@ -78,7 +78,7 @@ func (w *World) conflict(n, master *Node) bool {
 		}
 		common = common || i >= 0
 	}
-	return !common || n.onReplicas > w.common(n, master)
+	return !common || n.log.Confirmed() > w.common(n, master)
 }
 
 // common is how far two logs are the same.

@@ -16,6 +16,10 @@ import (
 // identity file does.
 const termFile = "haengine.identity"
 
+// seenFile names the last epoch that a store has heard of; in the engine's it is
+// the same file.
+const seenFile = "haengine.epoch-seen"
+
 // term is the id of the term that the store began as a master; empty: none.
 func (n *Node) term() string {
 	b, err := n.disk.ReadFile(filepath.Join(store, termFile))
@@ -42,7 +46,7 @@ func (n *Node) startEpoch() error {
 // beginEpoch begins a term of this node's at the log's end, durably. The number
 // is its own last one's successor: two masters may take the same.
 func (n *Node) beginEpoch() error {
-	last := lastOf(n.terms).Number
+	last := n.highestEpoch()
 	if last == math.MaxInt32 {
 		return errors.New("there is no epoch after the last one")
 	}
@@ -54,7 +58,30 @@ func (n *Node) beginEpoch() error {
 		return err
 	}
 	n.world.trace("%s begins epoch %d at %d", n.name, next.Number, next.Start)
+	if err := n.noteEpoch(next.Number); err != nil {
+		return err
+	}
 	return n.noteTerm(termName(next.ID))
+}
+
+// highestEpoch is the last epoch that the node has heard of.
+func (n *Node) highestEpoch() int32 { return max(lastOf(n.terms).Number, n.epochSeen()) }
+
+func (n *Node) epochSeen() int32 {
+	seen, err := n.disk.ReadFile(filepath.Join(store, seenFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		n.world.fail("%s: %v", n.name, err)
+	}
+	number, _ := strconv.ParseInt(string(seen), 10, 32) // none: 0
+	return int32(number)
+}
+
+// noteEpoch makes it durable that a node is in an epoch.
+func (n *Node) noteEpoch(number int32) error {
+	if number <= n.epochSeen() {
+		return nil
+	}
+	return n.disk.WriteFileAtomic(filepath.Join(store, seenFile), strconv.AppendInt(nil, int64(number), 10))
 }
 
 func termName(id uint64) string { return strconv.FormatUint(id, 16) }
@@ -141,7 +168,7 @@ func (n *Node) confirmedOffset() int64 {
 	}
 	if cfg.Copies > 1 {
 		offset = min(offset, n.quorum.Committed(cfg.Ack, cfg.Copies-1))
-		raise(&n.onReplicas, offset)
+		n.log.NoteConfirmed(offset)
 	}
 	raise(&n.confirmed, offset)
 	return n.confirmed

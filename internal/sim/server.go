@@ -138,7 +138,11 @@ func (s *server) reported() {
 	flushed := s.session.Acks().Flushed
 	if s.member == nil {
 		s.identify(acked)
-		m, err := n.quorum.Join(s.peer.name)
+		join := func(name string) (*transfer.Member, error) { return n.quorum.JoinUnnamed("host of " + name) }
+		if _, named := s.session.Replica(); named {
+			join = func(name string) (*transfer.Member, error) { return n.quorum.Join(name, "host of "+name) }
+		}
+		m, err := join(s.peer.name)
 		if err != nil {
 			n.world.fail("%s joins the quorum: %v", s.peer.name, err)
 			return

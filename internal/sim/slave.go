@@ -174,11 +174,13 @@ func (c *client) heard() {
 	source := s.follower.Source()
 	s.confirmed, s.onReplicas = source.Confirmed, source.OnReplicas
 	if source.OnReplicas {
-		raise(&n.onReplicas, min(source.Confirmed, n.log.EndOffset()))
+		n.log.NoteConfirmed(min(source.Confirmed, n.log.EndOffset()))
 	}
 	if e := s.follower.Epoch(); e.Number > s.epoch.Number {
 		s.epoch = e
-		c.pauseFor(func() (func(), error) { return func() {}, n.addEpoch(commitlog.Epoch(e)) })
+		c.pauseFor(func() (func(), error) {
+			return func() {}, errors.Join(n.noteEpoch(e.Number), n.addEpoch(commitlog.Epoch(e)))
+		})
 	}
 }
 
