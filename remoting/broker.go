@@ -12,15 +12,15 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/haengine/haengine/engine"
 )
 
 // BrokerOptions are what a node is to its clients. The zero value of a field
-// means its default; Engine and Listen must be given.
+// means its default; Engine, Store and Listen must be given.
 type BrokerOptions struct {
 	Engine *engine.Engine
+	Store  string // the engine's directory: topics, groups and offsets are in config/ below
 	Listen string // HOST:PORT; the port two below is served, too (fastListenPort), if there is one
 	// Advertise is the host that clients and slaves are told; empty: Listen's,
 	// which then must not stand for all addresses (brokerIP1).
@@ -33,9 +33,10 @@ type BrokerOptions struct {
 	NameServers      []string // HOST:PORT of real ones; empty: one of this process (namesrvAddr)
 	NameServerListen string   // of that; empty: none
 
-	// Topics appends the JSON of all topics with their version; nil: those that
-	// every broker has.
-	Topics func(dst []byte) []byte
+	Visible      engine.Visible // what consumers may see
+	SlaveReads   bool           // a slave serves pulls (slaveReadEnable)
+	NoAutoTopics bool           // no topic is made by a send to it (autoCreateTopicEnable)
+	NoAutoGroups bool           // no group is made by its consumers (autoCreateSubscriptionGroup)
 
 	Server ServerOptions
 	Logger *slog.Logger // nil: slog.Default()
@@ -64,7 +65,8 @@ const vipDistance = 2
 // Broker serves a node's clients: its handlers, its server, and its place in name
 // servers. All methods may be called from any goroutine.
 type Broker struct {
-	o          BrokerOptions
+	o BrokerOptions
+	brokerParts
 	mux        Mux
 	server     *Server
 	names      *NameServer               // nil: there are real ones, or none
@@ -82,9 +84,6 @@ func OpenBroker(o BrokerOptions) (*Broker, error) {
 	o.ID = cmp.Or(o.ID, 1)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	o.Server.Logger = cmp.Or(o.Server.Logger, o.Logger)
-	if o.Topics == nil {
-		o.Topics = commonTopics(time.Now())
-	}
 	if o.Advertise == "" {
 		host, err := AdvertisedHost(o.Listen)
 		if err != nil {
@@ -93,8 +92,11 @@ func OpenBroker(o BrokerOptions) (*Broker, error) {
 		o.Advertise = host
 	}
 	b := &Broker{o: o, stopRoles: func() {}}
-	b.handle()
-	if err := b.listen(); err != nil {
+	err := b.open()
+	if err == nil {
+		err = b.listen()
+	}
+	if err != nil {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel() // nothing is worth waiting for
 		return nil, errors.Join(err, b.Close(ctx))
@@ -102,9 +104,6 @@ func OpenBroker(o BrokerOptions) (*Broker, error) {
 	b.register()
 	return b, nil
 }
-
-// handle makes the handlers. Each file that serves codes adds its own here.
-func (b *Broker) handle() {}
 
 // AdvertisedHost is the host of a HOST:PORT that clients can be told.
 func AdvertisedHost(addr string) (string, error) {
@@ -154,7 +153,7 @@ func (b *Broker) register() {
 	registrar := StartRegistrar(RegistrarOptions{
 		NameServers: b.o.NameServers, Local: b.names,
 		Cluster: b.o.Cluster, Broker: b.o.Name, ID: b.id, Address: b.Address(), HAAddress: b.haAddress(),
-		Topics: b.o.Topics, Logger: b.o.Logger,
+		Topics: b.topics.AppendJSON, Logger: b.o.Logger,
 	})
 	b.registrar.Store(registrar)
 	events, stop := b.o.Engine.Subscribe(64)
@@ -209,33 +208,24 @@ func (b *Broker) Server() *Server { return b.server }
 // is none.
 func (b *Broker) NameServerAddr() net.Addr { return b.namesAddr }
 
-// Close takes the broker out of name servers, waits as Server.Close does, and ends
-// all that serves.
+// Close takes the broker out of name servers, refuses pulls that are held, waits
+// as Server.Close does until all else is answered, and ends all that serves.
 func (b *Broker) Close(ctx context.Context) error {
 	b.stopRoles()
 	b.background.Wait()
 	if r := b.registrar.Load(); r != nil {
 		r.Close()
 	}
+	if b.pulls != nil {
+		b.pulls.Close() // who is held would keep the server open until its time is over
+	}
 	var err error
 	if b.server != nil {
 		err = b.server.Close(ctx)
 	}
+	err = errors.Join(err, b.closeParts())
 	if b.names != nil {
 		b.names.Close()
 	}
 	return err
-}
-
-// commonTopics are the two topics that clients count on: the template of those
-// that a send makes, and the one of self tests.
-func commonTopics(since time.Time) func(dst []byte) []byte {
-	text := fmt.Sprintf(`{"dataVersion":{"counter":1,"stateVersion":0,"timestamp":%d},"topicConfigTable":{%s,%s}}`,
-		since.UnixMilli(), commonTopic("TBW102", 8, 7), commonTopic("SELF_TEST_TOPIC", 1, 6))
-	return func(dst []byte) []byte { return append(dst, text...) }
-}
-
-func commonTopic(name string, queues, perm int) string {
-	return fmt.Sprintf(`"%[1]s":{"attributes":{},"order":false,"perm":%[3]d,"readQueueNums":%[2]d,"topicFilterType":"SINGLE_TAG","topicName":"%[1]s","topicSysFlag":0,"writeQueueNums":%[2]d}`,
-		name, queues, perm)
 }

@@ -27,26 +27,25 @@ type configFile struct {
 }
 
 // load gives the file's text to decode, or the backup's with a warning if the
-// file is missing, empty or refused by decode. It returns false if there is
-// neither, which is a new store. RocketMQ begins with nothing if the file is
+// file is missing, empty or refused by decode. There is neither in a new store. RocketMQ begins with nothing if the file is
 // damaged and has no backup; here that is ErrConfigDamaged, for the next save
 // would make the loss final.
-func (f *configFile) load(decode func(text []byte) error) (bool, error) {
+func (f *configFile) load(decode func(text []byte) error) error {
 	text, err := f.read(f.path, decode)
 	if err == nil {
 		f.good = text
-		return true, nil
+		return nil
 	}
 	_, backupErr := f.read(f.path+".bak", decode)
 	missing, backupMissing := errors.Is(err, fs.ErrNotExist), errors.Is(backupErr, fs.ErrNotExist)
 	switch {
 	case backupErr == nil:
 		f.log.Warn("read the backup of a configuration file", "path", f.path+".bak", "reason", err)
-		return true, nil
+		return nil
 	case missing && backupMissing:
-		return false, nil
+		return nil
 	}
-	return false, fmt.Errorf("%w: %w; its backup: %w; mend one of them, or remove both to begin with nothing",
+	return fmt.Errorf("%w: %w; its backup: %w; mend one of them, or remove both to begin with nothing",
 		ErrConfigDamaged, err, backupErr)
 }
 

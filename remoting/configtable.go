@@ -110,7 +110,7 @@ func (t *table[T]) open(o ConfigOptions, name string) error {
 	t.file = configFile{disk: o.Disk, path: filepath.Join(o.Dir, "config", name), log: o.Logger}
 	t.rest = object{}
 	t.current.Store(&tableState[T]{items: map[string]T{}})
-	_, err := t.file.load(func(text []byte) error {
+	return t.file.load(func(text []byte) error {
 		state, rest, err := t.parse(text)
 		if err != nil {
 			return err
@@ -119,7 +119,6 @@ func (t *table[T]) open(o ConfigOptions, name string) error {
 		t.rest = rest
 		return nil
 	})
-	return err
 }
 
 // parse reads the text of a file, or of a body of the same form.

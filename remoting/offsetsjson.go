@@ -98,7 +98,7 @@ func (o *Offsets) load() error {
 	if o.o.File == "" {
 		return nil
 	}
-	_, err := o.file.load(o.Merge)
+	err := o.file.load(o.Merge)
 	o.changed = false
 	return err
 }

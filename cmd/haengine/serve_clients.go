@@ -25,6 +25,10 @@ type clientSettings struct {
 	cluster       string
 	id            int
 	advertise     string
+	visible       engine.Visible
+	slaveReads    bool
+	autoTopics    bool
+	autoGroups    bool
 }
 
 const (
@@ -39,6 +43,10 @@ func (c *clientSettings) define(s *settings) {
 	s.add("broker-name", "NAME", "broker-a", "the name that a master and its slaves share", toName(&c.broker))
 	s.add("broker-cluster", "NAME", "DefaultCluster", "the cluster that clients see", toName(&c.cluster))
 	s.add("broker-id", "N", "", "0 on a master, from 1 on a slave (default: 0 or 1)", toInt(&c.id, 0, math.MaxInt32))
+	s.add("visible", "WHAT", "appended", "what consumers may see: appended, flushed (on this node's disk) or confirmed (what a put's answer would wait for)", toEnum(&c.visible, engine.ParseVisible))
+	s.add("slave-reads", "bool", "false", "a slave serves consumers", toBool(&c.slaveReads))
+	s.add("auto-create-topics", "bool", "true", "a send to a topic that is not there makes it", toBool(&c.autoTopics))
+	s.add("auto-create-groups", "bool", "true", "a consumer group that is not there is made when it is first heard of", toBool(&c.autoGroups))
 	s.add("advertise", "HOST", "", "the host that clients and slaves are told (default: that of --client-listen)", toString(&c.advertise))
 }
 
@@ -143,8 +151,9 @@ func openClients(n *nodeSettings, node *engine.Engine, logger *slog.Logger) (*re
 		return nil, nil
 	}
 	broker, err := remoting.OpenBroker(remoting.BrokerOptions{
-		Engine: node, Listen: c.listen, Advertise: c.advertise, Cluster: c.cluster, Name: c.broker, ID: int64(c.id),
+		Engine: node, Store: n.Store, Listen: c.listen, Advertise: c.advertise, Cluster: c.cluster, Name: c.broker, ID: int64(c.id),
 		NameServers: c.nameServers, NameServerListen: c.namesrvListen, Logger: logger,
+		Visible: c.visible, SlaveReads: c.slaveReads, NoAutoTopics: !c.autoTopics, NoAutoGroups: !c.autoGroups,
 	})
 	if listen := (*remoting.ListenError)(nil); errors.As(err, &listen) {
 		return nil, listenError(listen.Setting, listen.Addr, listen.Err)
