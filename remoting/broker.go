@@ -73,6 +73,7 @@ type Broker struct {
 	namesAddr  net.Addr                  // nil: as names
 	registrar  atomic.Pointer[Registrar] // nil until it listens: handlers run before it is there
 	stopRoles  func()
+	stopSync   context.CancelFunc
 	background sync.WaitGroup
 }
 
@@ -91,7 +92,7 @@ func OpenBroker(o BrokerOptions) (*Broker, error) {
 		}
 		o.Advertise = host
 	}
-	b := &Broker{o: o, stopRoles: func() {}}
+	b := &Broker{o: o, stopRoles: func() {}, stopSync: func() {}}
 	err := b.open()
 	if err == nil {
 		err = b.listen()
@@ -150,12 +151,16 @@ func vipAddress(addr string) (string, bool) {
 // register keeps the broker in name servers, and tells them at once when its role
 // changes.
 func (b *Broker) register() {
+	follow := newMasterSync(b)
 	registrar := StartRegistrar(RegistrarOptions{
 		NameServers: b.o.NameServers, Local: b.names,
 		Cluster: b.o.Cluster, Broker: b.o.Name, ID: b.id, Address: b.Address(), HAAddress: b.haAddress(),
-		Topics: b.topics.AppendJSON, Logger: b.o.Logger,
+		Topics: b.topics.AppendJSON, OnMaster: follow.told, Logger: b.o.Logger,
 	})
 	b.registrar.Store(registrar)
+	var ctx context.Context
+	ctx, b.stopSync = context.WithCancel(context.Background())
+	b.background.Go(func() { follow.run(ctx) })
 	events, stop := b.o.Engine.Subscribe(64)
 	b.stopRoles = stop
 	b.background.Go(func() {
@@ -212,6 +217,7 @@ func (b *Broker) NameServerAddr() net.Addr { return b.namesAddr }
 // as Server.Close does until all else is answered, and ends all that serves.
 func (b *Broker) Close(ctx context.Context) error {
 	b.stopRoles()
+	b.stopSync()
 	b.background.Wait()
 	if r := b.registrar.Load(); r != nil {
 		r.Close()

@@ -15,12 +15,21 @@ import (
 // openBroker runs a whole broker on a store; close ends it and its engine.
 func openBroker(t *testing.T, store string, o BrokerOptions) (b *Broker, closeAll func()) {
 	t.Helper()
+	return openBrokerOf(t, engine.Options{Store: store}, o)
+}
+
+func openBrokerOf(t *testing.T, node engine.Options, o BrokerOptions) (b *Broker, closeAll func()) {
+	t.Helper()
 	logger, _ := testLogger(t)
-	e, err := engine.Open(engine.Options{Store: store, SegmentBytes: 1 << 20, Reactors: 1, Logger: logger})
+	node.SegmentBytes, node.Reactors, node.Logger = 1<<20, 1, logger
+	e, err := engine.Open(node)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Engine, o.Store, o.Listen, o.NameServerListen, o.Logger = e, store, "127.0.0.1:0", "127.0.0.1:0", logger
+	o.Engine, o.Store, o.Listen, o.Logger = e, node.Store, "127.0.0.1:0", logger
+	if len(o.NameServers) == 0 {
+		o.NameServerListen = "127.0.0.1:0"
+	}
 	b, err = OpenBroker(o)
 	if err != nil {
 		t.Fatal(err)
@@ -190,6 +199,38 @@ func TestABrokerThatClosesAnswersHeldPulls(t *testing.T) {
 	closeAll()
 	if got := <-held; got == nil || got.Code != SystemBusy {
 		t.Errorf("held until %+v", got)
+	}
+}
+
+func TestASlaveFollowsTopicsGroupsAndOffsets(t *testing.T) {
+	master, _ := openBrokerOf(t, engine.Options{Store: t.TempDir(), HAListen: "127.0.0.1:0"}, BrokerOptions{})
+	producer := dialAddr(t, master.Server().Addr().String(), nil)
+	one := sendCommand(CodeSendMessage, "orders", 1, "", "x")
+	wantCode(t, ask(t, producer, &one), Success)
+	wantCode(t, ask(t, producer, &Command{Code: CodeUpdateConsumerOffset, Ext: queueExt("shop", "orders").With("commitOffset", "1")}), Success)
+	until(t, "the group is there", func() bool { _, ok := master.groups.Peek("shop"); return ok })
+
+	for _, reads := range []bool{false, true} {
+		slave, closeAll := openBrokerOf(t, engine.Options{Store: t.TempDir(), Role: engine.Slave, Master: master.o.Engine.HAAddr().String()},
+			BrokerOptions{NameServers: []string{master.NameServerAddr().String()}, SlaveReads: reads})
+		until(t, "the slave has the group's offset", func() bool {
+			_, topic := slave.topics.Lookup("orders")
+			_, group := slave.groups.Peek("shop")
+			at, ok := slave.offsets.Offset("shop", "orders", 1)
+			return topic && group && ok && at == 1
+		})
+		c := dialAddr(t, slave.Server().Addr().String(), nil)
+		one := sendCommand(CodeSendMessage, "orders", 1, "", "y")
+		wantCode(t, ask(t, c, &one), ServiceNotAvailable)
+		if !reads {
+			wantCode(t, ask(t, c, &Command{Code: CodePullMessage, Ext: pullExt("shop", "orders", 1, 0, pullSubscription, 0)}), SystemBusy)
+			closeAll()
+			continue
+		}
+		until(t, "the slave serves the message", func() bool {
+			got := ask(t, c, &Command{Code: CodePullMessage, Ext: pullExt("shop", "orders", 1, 0, pullSubscription, 0)})
+			return got.Code == Success && got.Ext.Text("suggestWhichBrokerId") == "0"
+		})
 	}
 }
 
