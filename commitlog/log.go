@@ -55,6 +55,7 @@ type Log struct {
 
 	flushed    atomic.Int64 // stored by the flusher, after the fdatasync
 	start      atomic.Int64 // where a log without a byte begins
+	cuts       atomic.Int64 // raised when a cut begins and when it is done: odd during one
 	failed     atomic.Pointer[troubleError]
 	troubled   chan struct{} // capacity 1: failed was set
 	over       atomic.Bool   // Close has begun

@@ -49,6 +49,8 @@ func (l *Log) Truncate(to int64) (cut string, err error) {
 	if cut, err = l.keepAside(to, end, l); err != nil {
 		return "", err // nothing has changed
 	}
+	l.cuts.Add(1)
+	defer l.cuts.Add(1)
 	if err := l.cutLocked(to, end); err != nil {
 		// The cut is noted and half done: only a new opening can finish it.
 		l.fail(fmt.Errorf("truncate to offset %d: %w", to, err))

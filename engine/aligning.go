@@ -181,6 +181,7 @@ func (s *slave) heard(now time.Duration) {
 	}
 	s.shared.Unlock()
 	s.e.progress.wake()
+	s.e.moved(VisibleConfirmed)
 	if epoch := s.follower.Epoch(); epoch.Number > s.epoch.Number {
 		s.enterEpoch(epoch)
 	} else if s.cluster != "" {

@@ -38,23 +38,38 @@ func (c *Completions) Put(ctx context.Context, m *Message, tag uint64) error {
 		_, err = c.e.refuse(f, err)
 		return err
 	}
-	return c.put(ctx, f, m, tag, true)
+	return c.put(ctx, f, m, nil, tag, true)
 }
 
 // TryPut is Put that does not wait: without a place or room the error is
-// ErrRingFull.
-func (c *Completions) TryPut(m *Message, tag uint64) error {
+// ErrRingFull, during a change of the role ErrRoleChanging.
+func (c *Completions) TryPut(m *Message, tag uint64) error { return c.tryPut(m, nil, tag) }
+
+// TryPutBatch is TryPut for messages of one topic and queue, as PutBatch's. The
+// slice and the messages stay the caller's.
+func (c *Completions) TryPutBatch(batch []*Message, tag uint64) error {
+	return c.tryPut(nil, batch, tag)
+}
+
+func (c *Completions) tryPut(m *Message, batch []*Message, tag uint64) error {
 	f := c.e.newFuture()
 	if !c.finished.Reserve() {
 		_, err := c.e.refuse(f, ErrRingFull)
 		return err
 	}
-	return c.put(context.Background(), f, m, tag, false)
+	return c.put(noWait, f, m, batch, tag, false)
 }
 
-func (c *Completions) put(ctx context.Context, f *Future, m *Message, tag uint64, mayBlock bool) error {
+// noWait is over already: who would wait for the role gets its cause.
+var noWait = func() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(ErrRoleChanging)
+	return ctx
+}()
+
+func (c *Completions) put(ctx context.Context, f *Future, m *Message, batch []*Message, tag uint64, mayBlock bool) error {
 	f.queue, f.tag = c, tag
-	if err := c.e.start(ctx, f, m, nil, mayBlock); err != nil {
+	if err := c.e.start(ctx, f, m, batch, mayBlock); err != nil {
 		c.finished.Cancel()
 		_, err = c.e.refuse(f, err)
 		return err

@@ -56,6 +56,7 @@ type Engine struct {
 	confirmed   atomic.Int64                     // highest confirmed offset of a master: it never goes back
 	identifying sync.Mutex                       // held by changeIdentity
 	progress    notifier                         // told when the confirmed offset may have moved
+	watcher     atomic.Pointer[watch]            // told when more may have become visible
 	events      events
 
 	background sync.WaitGroup // work off the loops that uses the log
@@ -228,7 +229,7 @@ func (e *Engine) enter(ctx context.Context) error {
 		select {
 		case <-*gate:
 		case <-ctx.Done():
-			return ctx.Err()
+			return context.Cause(ctx)
 		}
 	}
 	e.inflight.Add(1)
@@ -285,6 +286,7 @@ func (e *Engine) complete(now time.Duration) {
 	e.rings.flushed(e.log.FlushedOffset(), now)
 	e.ConfirmedOffset() // keeps what was reached: the replica that reached it may go
 	e.progress.wake()
+	e.moved(VisibleConfirmed)
 }
 
 // flushed is called by the log's flusher.
@@ -294,6 +296,7 @@ func (e *Engine) flushed(offset int64) {
 		s.flushed()
 	}
 	e.progress.wake()
+	e.moved(VisibleFlushed)
 }
 
 // dispatched is called by the log's dispatcher after whole records were checked
@@ -306,6 +309,7 @@ func (e *Engine) dispatched(int64) {
 		}
 		e.progress.wake()
 	}
+	e.moved(VisibleAppended)
 }
 
 func (e *Engine) segmentReady() {
@@ -423,6 +427,7 @@ func (e *Engine) HAAddr() netip.AddrPort {
 func (e *Engine) SetInSyncReplicas(copies int) error {
 	err := setCount(&e.inSyncReplicas, "in-sync replicas", copies)
 	e.progress.wake() // fewer copies may confirm more
+	e.moved(VisibleConfirmed)
 	return err
 }
 

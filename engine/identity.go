@@ -33,6 +33,9 @@ type identity struct {
 	// EpochSeen is the highest epoch that this store has heard of, whether its log
 	// has it or not: a term of its own gets a higher number.
 	EpochSeen int32
+	// Doubtful tells that the end of the log may be what a master wrote and
+	// nobody else has: consumers do not see it before a master was followed.
+	Doubtful bool
 }
 
 // Errors of the identity file.
@@ -213,7 +216,7 @@ func readIdentity(disk commitlog.Disk, path string) (identityNote, error) {
 	for _, field := range []struct {
 		name string
 		into *bool
-	}{{"unverified", &n.Unverified}, {"differs", &n.Differs}} {
+	}{{"unverified", &n.Unverified}, {"differs", &n.Differs}, {"doubtful", &n.Doubtful}} {
 		if text, ok := n.other[field.name]; ok && json.Unmarshal(text, field.into) != nil {
 			return bad("%s is %s, want true or false", field.name, text)
 		}
@@ -234,7 +237,7 @@ func (n identityNote) write(disk commitlog.Disk, path string) error {
 		fields[name] = text
 	}
 	fields["cluster_id"], fields["replica_id"] = n.ClusterID, n.ReplicaID
-	for name, is := range map[string]bool{"unverified": n.Unverified, "differs": n.Differs} {
+	for name, is := range map[string]bool{"unverified": n.Unverified, "differs": n.Differs, "doubtful": n.Doubtful} {
 		delete(fields, name)
 		if is {
 			fields[name] = true

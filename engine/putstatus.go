@@ -75,6 +75,7 @@ var (
 	ErrNotMaster       = errors.New("not a master")
 	ErrClosed          = errors.New("engine is closed")
 	ErrRingFull        = errors.New("too many puts are waiting")
+	ErrRoleChanging    = errors.New("the role is being changed; try again")
 	ErrNotReplicated   = errors.New("not confirmed by enough replicas")
 	ErrNotFlushed      = errors.New("not confirmed by the disk")
 	ErrNoReplica       = errors.New("no replica in sync")

@@ -201,14 +201,18 @@ func (e *Engine) checkMaster(address string) error {
 }
 
 // follow starts a connection to a master. What this store began as a master is
-// over: it would go on with other bytes in the same term.
+// over: it would go on with other bytes in the same term, and what nobody else
+// has of it is kept from consumers.
 func (e *Engine) follow(address string) error {
-	if e.identityNow().Term != "" {
-		if err := e.changeIdentity(func(id *identity) { id.Term = "" }); err != nil {
+	own := e.identityNow()
+	doubtful := e.doubtful(address, own)
+	if own.Term != "" || doubtful != own.Doubtful {
+		if err := e.changeIdentity(func(id *identity) { id.Term, id.Doubtful = "", doubtful }); err != nil {
 			return err
 		}
 	}
 	s := newSlave(e, address)
+	s.doubtful.Store(doubtful)
 	e.slave.Store(s)
 	if err := e.log.Writable(); err != nil {
 		s.diskTrouble(err) // met before there was a slave to tell
@@ -230,6 +234,7 @@ func (e *Engine) changed(c *RoleChange) {
 	e.opts.Logger.Info("role changed", "role", c.Role.String(), "epoch", c.Epoch, "end_offset", c.EndOffset)
 	e.events.send(Event{Kind: RoleChanged, Role: c.Role, Offset: c.EndOffset})
 	e.progress.wake()
+	e.moved(VisibleAppended)
 }
 
 // holdPuts keeps puts before their append until release is called, and waits

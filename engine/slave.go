@@ -75,6 +75,8 @@ type slave struct {
 	spoke      atomic.Bool  // the master has said something on it; stored by the loop
 	confirmed  atomic.Int64 // up to where the master said its puts to be complete, -1: it speaks RocketMQ's protocol; stored by the loop
 	onReplicas atomic.Bool  // and that these are on replicas; stored by the loop
+	aligned    atomic.Bool  // a master has shown that what we hold is its history; stored by the loop
+	doubtful   atomic.Bool  // the end of the log may be no master's history; stored before start, then by the loop
 
 	context context.Context // of name look-ups, as cancel; neither changes
 	cancel  context.CancelFunc

@@ -16,6 +16,7 @@ func (s *slave) noteState() {
 	if state == transfer.FollowerTransferring {
 		s.e.steady.info("following", "following the master", "master", s.master, "end_offset", s.log.EndOffset())
 		s.note(state, nil, nil)
+		s.shown()
 		return
 	}
 	s.note(state, nil, errors.New(s.follower.Reason()))

@@ -288,7 +288,7 @@ type servingLine struct {
 func serve(t testing.TB, store string, args ...string) *daemon {
 	t.Helper()
 	d := &daemon{t: t, store: store, exited: make(chan struct{}), puts: map[string]int{}}
-	d.cmd = exec.Command(program, append([]string{"serve", "--store", store, "--admin-listen", "", "--log-format", "json", "--segment-bytes", fmt.Sprint(segmentBytes)}, args...)...)
+	d.cmd = exec.Command(program, append([]string{"serve", "--store", store, "--admin-listen", "", "--client-listen", "", "--log-format", "json", "--segment-bytes", fmt.Sprint(segmentBytes)}, args...)...)
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	stdout, err := d.cmd.StdoutPipe()
 	if err != nil {

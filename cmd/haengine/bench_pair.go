@@ -88,7 +88,7 @@ func (p *benchPair) startSlave(store string) (err error) {
 		return err
 	}
 	args := []string{
-		"serve", "--role", "SLAVE", "--store", filepath.Join(o.dir, store), "--master", address, "--admin-listen", "",
+		"serve", "--role", "SLAVE", "--store", filepath.Join(o.dir, store), "--master", address, "--admin-listen", "", "--client-listen", "",
 		"--segment-bytes", strconv.FormatInt(o.segment(), 10), "--log-format", "json", "--spin", o.spin.String(),
 	}
 	if o.congestion != "" {

@@ -31,11 +31,14 @@ type child struct {
 
 // servingLine is the line "serving" of a node's JSON log.
 type servingLine struct {
-	Message     string `json:"msg"`
-	HAListen    string `json:"ha_listen"`
-	AdminListen string `json:"admin_listen"`
-	MinOffset   int64  `json:"min_offset"`
-	MaxOffset   int64  `json:"max_offset"`
+	Message       string `json:"msg"`
+	HAListen      string `json:"ha_listen"`
+	AdminListen   string `json:"admin_listen"`
+	ClientListen  string `json:"client_listen"`
+	NamesrvListen string `json:"namesrv_listen"`
+	Advertised    string `json:"advertised"`
+	MinOffset     int64  `json:"min_offset"`
+	MaxOffset     int64  `json:"max_offset"`
 }
 
 // tailLines is how much of a child's log is kept for an error message.

@@ -98,7 +98,7 @@ func copyTree(from, to string) error {
 
 // nodeArgs are the flags that all nodes of the demo share.
 func (d *demo) nodeArgs(store string) []string {
-	args := []string{"serve", "--store", d.store(store), "--admin-listen", "127.0.0.1:0", "--log-format", "json"}
+	args := []string{"serve", "--store", d.store(store), "--admin-listen", "127.0.0.1:0", "--client-listen", "", "--log-format", "json"}
 	if d.fromStore == "" || store != "master" {
 		args = append(args, "--segment-bytes", fmt.Sprint(d.segmentBytes))
 	}

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	os.Setenv(asCommand, "1")
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.IgnoreCurrent()) // gnet starts goroutines when it is imported
 }
 
 // outcome is what a command line gave.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/haengine/haengine/engine"
+	"github.com/haengine/haengine/remoting"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -175,4 +176,26 @@ func oneIf(b bool) float64 {
 		return 1
 	}
 	return 0
+}
+
+// clientCollector makes samples of what serves clients.
+type clientCollector struct{ server *remoting.Server }
+
+var (
+	descClients  = describe("client_connections", "Connections of clients, and of brokers to this node's name server.")
+	descRefusals = describe("client_refusals_total", "Connections of clients that were closed, and requests and answers that were refused, by reason.", "reason")
+)
+
+// Describe implements prometheus.Collector.
+func (c clientCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- descClients
+	ch <- descRefusals
+}
+
+// Collect implements prometheus.Collector.
+func (c clientCollector) Collect(ch chan<- prometheus.Metric) {
+	ch <- prometheus.MustNewConstMetric(descClients, prometheus.GaugeValue, float64(c.server.Connections()))
+	for reason, n := range c.server.Counts {
+		ch <- prometheus.MustNewConstMetric(descRefusals, prometheus.CounterValue, float64(n), reason)
+	}
 }

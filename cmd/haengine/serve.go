@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/haengine/haengine/engine"
+	"github.com/haengine/haengine/remoting"
 	"github.com/spf13/cobra"
 )
 
@@ -31,7 +32,8 @@ func newServe() *cobra.Command {
 			"and the flag. Byte sizes are plain numbers or end in KiB, MiB, GiB; durations look\n" +
 			"like 500ms, 2s, 72h.",
 		Example: "  haengine serve --store ./a --role SYNC_MASTER --load 100,1KiB,0\n" +
-			"  haengine serve --store ./b --role SLAVE --master 127.0.0.1:10912 --admin-listen 127.0.0.1:10920\n" +
+			"  haengine serve --store ./b --role SLAVE --master 127.0.0.1:10912 --admin-listen 127.0.0.1:10920 \\\n" +
+			"      --client-listen 127.0.0.1:11911 --namesrv 127.0.0.1:9876\n" +
 			"  HAENGINE_FLUSH=SYNC_FLUSH haengine serve --config node.yaml",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -121,19 +123,35 @@ func runNode(ctx context.Context, n *nodeSettings, logger *slog.Logger, stdout i
 		return err
 	}
 	adm.opened(node)
-	logServing(logger, n, node, adm)
+	broker, err := openClients(n, node, logger)
+	if err != nil {
+		return errors.Join(err, closeNode(n, nil, node))
+	}
+	if broker != nil {
+		metrics.registry.MustRegister(clientCollector{broker.Server()})
+	}
+	logServing(logger, n, node, adm, broker)
 
 	loadEnded := make(chan error, 1)
 	go func() { loadEnded <- runLoad(ctx, n.load, node, logger, stdout) }()
 	<-ctx.Done()
-	drain, cancel := context.WithTimeout(context.Background(), n.shutdownTimeout)
-	defer cancel()
-	closeErr := node.Close(drain)
+	closeErr := closeNode(n, broker, node)
 	if err := errors.Join(<-loadEnded, closeErr); err != nil {
 		return fmt.Errorf("stop: %w", err)
 	}
 	logger.Info("stopped")
 	return nil
+}
+
+// closeNode ends what clients use, if there is any, and then the node.
+func closeNode(n *nodeSettings, broker *remoting.Broker, node *engine.Engine) error {
+	drain, cancel := context.WithTimeout(context.Background(), n.shutdownTimeout)
+	defer cancel()
+	var err error
+	if broker != nil {
+		err = broker.Close(drain)
+	}
+	return errors.Join(err, node.Close(drain))
 }
 
 func runLoad(ctx context.Context, plan loadPlan, node *engine.Engine, logger *slog.Logger, stdout io.Writer) error {
@@ -152,11 +170,17 @@ func runLoad(ctx context.Context, plan loadPlan, node *engine.Engine, logger *sl
 }
 
 // logServing writes the one line that says that the node serves.
-func logServing(logger *slog.Logger, n *nodeSettings, node *engine.Engine, adm *admin) {
+func logServing(logger *slog.Logger, n *nodeSettings, node *engine.Engine, adm *admin, broker *remoting.Broker) {
 	s := node.Status()
 	attrs := []any{
 		"version", readVersion().Version, "role", s.Role.String(), "store", n.Store, "ha_listen", s.HAListen, "admin_listen", adm.addr(),
 		"min_offset", s.MinOffset, "max_offset", s.MaxOffset, "segment_bytes", s.SegmentBytes, "ha_secret", s.HASecret,
+	}
+	if broker != nil {
+		attrs = append(attrs, "client_listen", broker.Server().Addr().String(), "advertised", broker.Address())
+		if names := broker.NameServerAddr(); names != nil {
+			attrs = append(attrs, "namesrv_listen", names.String())
+		}
 	}
 	if n.Master != "" {
 		attrs = append(attrs, "master", n.Master)

@@ -19,6 +19,7 @@ import (
 type nodeSettings struct {
 	engine.Options
 	adminListen     string
+	clients         clientSettings
 	secretFile      string // empty: no secret
 	secretOpen      bool   // any user may read it
 	load            loadPlan
@@ -43,6 +44,7 @@ func (n *nodeSettings) define(s *settings) {
 	s.add("store", "DIR", "./haengine-store", "RocketMQ store directory, made if missing", toString(&o.Store))
 	s.add("role", "ROLE", "ASYNC_MASTER", "ASYNC_MASTER, SYNC_MASTER or SLAVE", toEnum(&o.Role, engine.ParseRole))
 	s.add("ha-listen", "ADDR", "", "where replicas connect (default: "+defaultHAListen+" on a master, nowhere on a slave)", toString(&o.HAListen))
+	n.clients.define(s)
 	s.add("master", "HOST:PORT", "", "a slave's master", toString(&o.Master))
 	s.add("flush", "MODE", "ASYNC_FLUSH", "ASYNC_FLUSH, or SYNC_FLUSH: a put waits for its fdatasync", toEnum(&o.Flush, engine.ParseFlushMode))
 	s.add("in-sync-replicas", "N", "2", "copies that a synchronous put waits for, the master's own included", toInt(&o.InSyncReplicas, 1, 64))
@@ -63,7 +65,7 @@ func (n *nodeSettings) define(s *settings) {
 	s.add("replica-id", "ID", "", "who is one replica (default: the store's own)", toString(&o.ReplicaID))
 	s.add("compare-interval", "DURATION", "0s", "a slave compares its whole log with its haengine master's so often, in the background; 0: never", toDuration(&o.CompareInterval, 0))
 	s.add("compare-rate", "BYTES", "8MiB", "bytes a second of that; 0: no limit", toBytes(&o.CompareRate, 0, math.MaxInt64))
-	s.add("store-host", "IP:PORT", "127.0.0.1:10911", "written into records as their store host", n.setStoreHost)
+	s.add("store-host", "IP:PORT", "", "written into records as their store host (default: what clients are told, or 127.0.0.1:10911)", n.setStoreHost)
 	s.add("max-body-bytes", "BYTES", "4MiB", "largest message body that a put may have", toBytes(&o.MaxBody, 1, 1<<30))
 	s.add("admin-listen", "ADDR", defaultAdminListen, "/healthz, /readyz, /status and /metrics; empty: none", n.setAdminListen)
 	s.add("load", "RATE,SIZE,COUNT", "", "built-in producer on a master: puts a second (0: no limit), body bytes, puts (0: endless)", n.setLoad)
@@ -106,6 +108,7 @@ func (n *nodeSettings) resolve(configFile string, environ func() []string) (igno
 	if o.Role != engine.Slave && !n.table.given("ha-listen") {
 		o.HAListen = defaultHAListen
 	}
+	err = errors.Join(err, n.resolveClients())
 	if o.Retention == 0 {
 		o.RetentionDisk = 0
 	}
@@ -145,6 +148,11 @@ func (n *nodeSettings) setStoreHost(s string) error {
 
 func (n *nodeSettings) setAdminListen(s string) error {
 	n.adminListen = s
+	return checkListen(s)
+}
+
+// checkListen says what is wrong with a HOST:PORT to listen on; empty is nowhere.
+func checkListen(s string) error {
 	if s == "" {
 		return nil
 	}

@@ -52,7 +52,7 @@ func startNode(t *testing.T, args ...string) *node {
 		n.store = filepath.Join(t.TempDir(), "store")
 		args = append(args, "--store", n.store)
 	}
-	args = append([]string{"serve", "--admin-listen", "127.0.0.1:0", "--log-format", "json", "--segment-bytes", "1MiB"}, args...)
+	args = append([]string{"serve", "--admin-listen", "127.0.0.1:0", "--client-listen", "", "--log-format", "json", "--segment-bytes", "1MiB"}, args...)
 	c, err := startChild("node", func(line []byte) {
 		var l loadLine
 		if err := json.Unmarshal(line, &l); err != nil {
@@ -277,7 +277,7 @@ func TestASecondNodeOnTheSameStoreIsRefused(t *testing.T) {
 }
 
 func TestTheLogIsTextByDefault(t *testing.T) {
-	c, err := startChild("node", nil, "serve", "--store", t.TempDir(), "--ha-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	c, err := startChild("node", nil, "serve", "--store", t.TempDir(), "--ha-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--client-listen", "")
 	if err != nil {
 		t.Fatal(err)
 	}

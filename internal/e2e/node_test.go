@@ -74,7 +74,7 @@ func (d daemon) start(t testing.TB) *node {
 		d.store = filepath.Join(t.TempDir(), "store")
 	}
 	line := append(append([]string{}, d.wrap...), program, "serve", "--store", d.store,
-		"--admin-listen", "127.0.0.1:0", "--segment-bytes", "1MiB", "--log-format", "json")
+		"--admin-listen", "127.0.0.1:0", "--client-listen", "", "--segment-bytes", "1MiB", "--log-format", "json")
 	line = append(line, d.args...)
 	n := &node{
 		store: d.store, cmd: exec.Command(line[0], line[1:]...),

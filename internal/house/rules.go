@@ -70,7 +70,7 @@ func Project() Rules {
 	library := []string{"commitlog", "transfer", "reactor", "engine"}
 	return Rules{
 		Directories: []string{
-			".ci", "bench", "cmd", "commitlog", "docs", "engine", "internal", "interop", "reactor", "testdata", "transfer",
+			".ci", "bench", "cmd", "commitlog", "docs", "engine", "internal", "interop", "reactor", "remoting", "testdata", "transfer",
 		},
 		Rooms: []Room{
 			{Package: "internal/e2e", Imports: []string{commitlog}},
@@ -98,9 +98,14 @@ func Project() Rules {
 				Unknown: []string{"net/http", "flag"},
 			},
 			{
+				Package: "remoting",
+				Imports: []string{engine, "github.com/panjf2000/gnet/v2/...", "github.com/valyala/bytebufferpool"},
+				Unknown: []string{"net/http", "flag"},
+			},
+			{
 				Package: "cmd/haengine",
 				Imports: []string{
-					engine, commitlog, "golang.org/x/sys/...",
+					engine, commitlog, Module + "/remoting", "golang.org/x/sys/...",
 					"github.com/spf13/cobra", "github.com/spf13/pflag",
 					"github.com/knadh/koanf/...", "github.com/prometheus/client_golang/...",
 				},

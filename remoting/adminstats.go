@@ -1,0 +1,121 @@
+package remoting
+
+import (
+	"slices"
+	"strconv"
+)
+
+// The bodies of both statistics have objects as the keys of a map, which is no
+// JSON and the only form that all of RocketMQ's versions read.
+
+// appendQueueKey appends a MessageQueue as the key of a map.
+func (a *admin) appendQueueKey(dst []byte, topic string, queue int32) []byte {
+	dst = appendText(append(dst, `{"brokerName":`...), a.b.o.Name)
+	dst = strconv.AppendInt(append(dst, `,"queueId":`...), int64(queue), 10)
+	dst = appendText(append(dst, `,"topic":`...), topic)
+	return append(dst, "}:"...)
+}
+
+func appendNumber(dst []byte, before string, n int64) []byte {
+	return strconv.AppendInt(append(dst, before...), n, 10)
+}
+
+// storeTime is when the message at a queue offset was stored, 0 if it is not there.
+func (a *admin) storeTime(topic string, queue int32, offset int64) int64 {
+	if offset < 0 {
+		return 0
+	}
+	rec, err := a.b.o.Engine.GetByQueue(topic, queue, offset)
+	if err != nil {
+		return 0
+	}
+	return rec.StoreTimestamp
+}
+
+// topicStats answers with the bounds of a topic's queues (TopicStatsTable).
+func (a *admin) topicStats(r *Request) {
+	c, ok := a.topicOf(r)
+	if !ok {
+		return
+	}
+	a.b.pulls.later(r, func() {
+		body := []byte(`{"offsetTable":{`)
+		for queue := range c.Queues() {
+			from, to, _, err := a.b.o.Engine.VisibleBounds(c.Name, queue, a.b.o.Visible)
+			if err != nil {
+				r.ReplyCode(SystemError, "%v", err)
+				return
+			}
+			if queue > 0 {
+				body = append(body, ',')
+			}
+			body = a.appendQueueKey(body, c.Name, queue)
+			body = appendNumber(body, `{"lastUpdateTimestamp":`, a.storeTime(c.Name, queue, to-1))
+			body = appendNumber(body, `,"maxOffset":`, to)
+			body = append(appendNumber(body, `,"minOffset":`, from), '}')
+		}
+		r.Reply(&Command{Body: append(body, `},"topicPutTps":0.0}`...)})
+	})
+}
+
+// consumeStats answers with how far a group is in all its topics, or in one
+// (ConsumeStats).
+func (a *admin) consumeStats(r *Request) {
+	group, err := r.Ext.Need("consumerGroup")
+	if err != nil {
+		r.ReplyCode(SystemError, "%v", err)
+		return
+	}
+	var topics []string
+	if topic := r.Ext.Text("topic"); topic != "" {
+		topics = []string{topic}
+	} else {
+		topics = a.topicsOf(group)
+	}
+	a.b.pulls.later(r, func() {
+		body := []byte(`{"consumeTps":0.0,"offsetTable":{`)
+		first := len(body)
+		for _, topic := range topics {
+			c, _ := a.b.topics.Lookup(topic) // one that is not there has no queues
+			for queue := range c.ReadQueues {
+				_, end, _, err := a.b.o.Engine.VisibleBounds(topic, queue, a.b.o.Visible)
+				if err != nil {
+					r.ReplyCode(SystemError, "%v", err)
+					return
+				}
+				if len(body) > first {
+					body = append(body, ',')
+				}
+				body = a.appendConsumed(body, group, topic, queue, end)
+			}
+		}
+		r.Reply(&Command{Body: append(body, "}}"...)})
+	})
+}
+
+func (a *admin) appendConsumed(body []byte, group, topic string, queue int32, end int64) []byte {
+	at, _ := a.b.offsets.Offset(group, topic, queue)
+	at = max(at, 0)
+	body = a.appendQueueKey(body, topic, queue)
+	body = appendNumber(body, `{"brokerOffset":`, end)
+	body = appendNumber(body, `,"consumerOffset":`, at)
+	body = appendNumber(body, `,"lastTimestamp":`, a.storeTime(topic, queue, at-1))
+	return append(appendNumber(body, `,"pullOffset":`, max(at, a.b.offsets.PullOffset(group, topic, queue))), '}')
+}
+
+// topicsOf are the topics that a group has offsets of or subscribes to; of those
+// with offsets the ones that its members, if there are any, still subscribe to.
+func (a *admin) topicsOf(group string) []string {
+	topics := a.b.offsets.Topics(group)
+	online, ok := a.b.clients.Consumers(group)
+	if !ok {
+		return topics
+	}
+	var now []string
+	for _, s := range online.Subscriptions {
+		now = append(now, s.Topic)
+	}
+	topics = append(slices.DeleteFunc(topics, func(t string) bool { return !slices.Contains(now, t) }), now...)
+	slices.Sort(topics)
+	return slices.Compact(topics)
+}

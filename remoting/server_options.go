@@ -1,0 +1,42 @@
+package remoting
+
+import (
+	"cmp"
+	"log/slog"
+	"runtime"
+	"time"
+)
+
+// ServerOptions are a server's settings. The zero value of a field means its
+// default. RocketMQ's names stand in parentheses.
+type ServerOptions struct {
+	Loops     int           // event loops; 0: the cores, at most 4 (serverSelectorThreads)
+	Idle      time.Duration // silence of both sides that ends a connection; 0: 120 s (serverChannelMaxIdleTimeSeconds)
+	FrameTime time.Duration // how long a frame may take from its first byte to its last; 0: 30 s
+
+	FrameBytes   int   // longest frame, length word included; 0: FrameBytesMax
+	PartialBytes int64 // of frames that are not whole yet, over all connections; 0: 256 MiB
+	PendingIn    int   // bytes of requests of one connection that wait for their answers, each counting 512 more; 0: 32 MiB
+	PendingOut   int   // bytes of answers of one connection that its peer has not read; 0: 32 MiB
+	Connections  int   // at most; 0: 65536
+
+	Logger *slog.Logger // nil: slog.Default()
+}
+
+func (o *ServerOptions) setDefaults() {
+	o.Loops = cmp.Or(o.Loops, min(runtime.NumCPU(), 4))
+	o.Idle = cmp.Or(o.Idle, 120*time.Second)
+	o.FrameTime = cmp.Or(o.FrameTime, 30*time.Second)
+	o.FrameBytes = cmp.Or(o.FrameBytes, FrameBytesMax)
+	o.PartialBytes = cmp.Or(o.PartialBytes, 256<<20)
+	o.PendingIn = cmp.Or(o.PendingIn, 32<<20)
+	o.PendingOut = cmp.Or(o.PendingOut, 32<<20)
+	o.Connections = cmp.Or(o.Connections, 65536)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+}
+
+// tick is how often a loop looks for connections whose time is over, and how
+// wrong its clock may be.
+func (o *ServerOptions) tick() time.Duration {
+	return min(max(min(o.Idle, o.FrameTime)/8, 5*time.Millisecond), time.Second)
+}
