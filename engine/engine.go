@@ -259,13 +259,6 @@ func (e *Engine) mayPut(l *lease) error {
 	return nil
 }
 
-func (e *Engine) ackKind() transfer.Kind {
-	if e.opts.Ack == AckFlushed {
-		return transfer.Flushed
-	}
-	return transfer.Received
-}
-
 // wakeSenders tells the loops that have replicas of new bytes, and whether
 // somebody waits for a replica to have them. Coalesced: a
 // loop that was told and has not run yet is not told again.
@@ -357,7 +350,7 @@ func (e *Engine) ConfirmedOffset() int64 {
 	copies := int(e.inSyncReplicas.Load())
 	replicated := e.Role() == SyncMaster && copies > 1
 	if replicated {
-		offset = min(offset, e.quorum.Committed(e.ackKind(), copies-1))
+		offset = min(offset, e.quorum.Committed(e.opts.Ack.kind(), copies-1))
 	}
 	if !e.lease.Load().lasts() { // asked last: what counts was reached before
 		return e.confirmed.Load()

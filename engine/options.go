@@ -74,6 +74,7 @@ type Options struct {
 	FlushThorough time.Duration // 0: 10 s (flushCommitLogThoroughInterval)
 	Heartbeat     time.Duration // 0: 5 s (haSendHeartbeatInterval)
 	Housekeeping  time.Duration // 0: 20 s (haHousekeepingInterval)
+	HelloWait     time.Duration // how long a silent master is asked for the extended protocol before it is taken for RocketMQ's; 0: 1 s
 
 	CompareInterval time.Duration // a slave compares its log with its haengine master's so often; 0: never
 	CompareRate     int64         // bytes a second of that; 0: no limit
@@ -129,6 +130,7 @@ func (o *Options) setDefaults() {
 	def(&o.FlushThorough, 10*time.Second)
 	def(&o.Heartbeat, 5*time.Second)
 	def(&o.Housekeeping, 20*time.Second)
+	def(&o.HelloWait, transfer.DefaultHelloWait)
 	def(&o.MaxBody, 4<<20)
 	def(&o.Logger, slog.Default())
 	o.HASecret = bytes.Clone(o.HASecret) // whose owner may wipe it
@@ -263,6 +265,7 @@ func (o Options) Validate() error {
 	between("flush-pages", int64(o.FlushPages), 0, 1<<20)
 	positive("flush-thorough", o.FlushThorough)
 	positive("heartbeat", o.Heartbeat)
+	positive("hello-wait", o.HelloWait)
 	if o.Housekeeping <= o.Heartbeat {
 		bad("housekeeping is %v, want more than the heartbeat of %v: idle replicas would be dropped", o.Housekeeping, o.Heartbeat)
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -32,7 +33,10 @@ func (e *Engine) PutBatch(ctx context.Context, batch []*Message) (PutResult, err
 }
 
 func (e *Engine) putAndWait(ctx context.Context, m *Message, batch []*Message) (PutResult, error) {
-	f := e.newFuture()
+	return e.putFuture(ctx, e.newFuture(), m, batch)
+}
+
+func (e *Engine) putFuture(ctx context.Context, f *Future, m *Message, batch []*Message) (PutResult, error) {
 	if err := e.start(ctx, f, m, batch, true); err != nil {
 		return e.refuse(f, err)
 	}
@@ -72,7 +76,8 @@ type Future struct {
 	result  PutResult
 
 	flush, replica wait
-	noReplica      bool // a replica wait was asked for, and no replica can give it
+	noReplica      bool   // a replica wait was asked for, and no replica can give it
+	own            *Waits // in place of the settings'; nil: those
 	// waits counts what must still happen before done is told: the append
 	// itself, and each wait in a ring.
 	waits atomic.Int32
@@ -103,6 +108,7 @@ func (e *Engine) newFuture() *Future {
 
 // free gives a future back when nobody else can reach it.
 func (e *Engine) free(f *Future) {
+	f.own = nil
 	f.flush, f.replica, f.noReplica, f.queue, f.lease, f.result = wait{}, wait{}, false, nil, nil, PutResult{}
 	e.futures.Put(f)
 }
@@ -217,28 +223,33 @@ func (e *Engine) chooseWaits(f *Future, waitStore bool) error {
 	if !waitStore {
 		return nil
 	}
-	if e.Role() == SyncMaster {
+	w := f.own
+	if w == nil {
+		settings := e.waits()
+		w = &settings
+	}
+	if e.Role() == SyncMaster || w.Copies > 1 {
 		inSync := e.quorum.InSync(e.log.EndOffset(), e.opts.MaxLag)
 		if 1+inSync < int(e.minInSync.Load()) {
 			return ErrNotEnoughInSync
 		}
-		if copies := int(e.inSyncReplicas.Load()); copies > 1 {
-			kind := e.ackKind()
+		if w.Copies > 1 {
+			kind := w.Ack.kind()
 			if inSync == 0 || !e.quorum.CanGive(kind) {
 				f.noReplica = true
 			} else {
-				ring, err := e.rings.forReplicas(kind, copies-1)
+				ring, err := e.rings.forReplicas(kind, w.Copies-1)
 				if err != nil {
 					return err
 				}
 				f.replica.ring = ring
-				f.replica.deadline = f.started + time.Duration(e.slaveTimeout.Load())
+				f.replica.deadline = f.started + cmp.Or(w.Timeout, time.Duration(e.slaveTimeout.Load()))
 			}
 		}
 	}
-	if e.opts.Flush == SyncFlush {
+	if w.Flush {
 		f.flush.ring = e.rings.flush
-		f.flush.deadline = f.started + time.Duration(e.flushTimeout.Load())
+		f.flush.deadline = f.started + cmp.Or(w.Timeout, time.Duration(e.flushTimeout.Load()))
 	}
 	return nil
 }

@@ -113,7 +113,7 @@ func newSlave(e *Engine, master string) *slave {
 		follower: transfer.NewFollower(transfer.FollowerConfig{
 			SegmentBytes: e.log.SegmentBytes(), Heartbeat: e.opts.Heartbeat, Housekeeping: e.opts.Housekeeping,
 			OverlapBytes: overlapBytes, FrameBytesLimit: frameBytesLimit, LastSegment: e.opts.From == FromLastSegment, Elsewhere: e.opts.From > 0,
-			Extended: e.opts.Wire == WireAuto, Secret: e.opts.HASecret,
+			Extended: e.opts.Wire == WireAuto, HelloWait: e.opts.HelloWait, Secret: e.opts.HASecret,
 		}),
 	}
 	s.confirmed.Store(-1)

@@ -98,6 +98,7 @@ func (n *nodeSettings) defineTuning(s *settings) {
 	s.add("flush-pages", "N", "4", "pages that make a flush worth while", toInt(&o.FlushPages, 1, 1<<20))
 	s.add("flush-thorough", "DURATION", "10s", "between flushes of whatever there is", toDuration(&o.FlushThorough, time.Millisecond))
 	s.add("heartbeat", "DURATION", "5s", "silence after which a heartbeat is sent", toDuration(&o.Heartbeat, time.Millisecond))
+	s.add("hello-wait", "DURATION", "1s", "silence after which a master that was asked for the extended protocol is taken for RocketMQ's", toDuration(&o.HelloWait, time.Millisecond))
 	s.add("housekeeping", "DURATION", "20s", "silence after which a peer is given up", toDuration(&o.Housekeeping, time.Millisecond))
 }
 
