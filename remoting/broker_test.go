@@ -190,6 +190,10 @@ func TestABrokerThatClosesAnswersHeldPulls(t *testing.T) {
 	producer := dialAddr(t, b.Server().Addr().String(), nil)
 	one := sendCommand(CodeSendMessage, "orders", 0, "", "x")
 	wantCode(t, ask(t, producer, &one), Success)
+	until(t, "the message is in its queue", func() bool {
+		_, end, _ := b.o.Engine.QueueBounds("orders", 0)
+		return end == 1
+	})
 	held := make(chan *Command, 1)
 	go func() {
 		c, _ := producer.Call(t.Context(), &Command{Code: CodePullMessage, Ext: pullExt("g", "orders", 0, 1, pullSuspends|pullSubscription, 60000)})
