@@ -101,6 +101,9 @@ func (w *World) check() {
 		}
 		if n.disk.Off() {
 			w.trace("%s: the power went", n.name)
+			if n.slave == nil && len(w.histories) > 0 {
+				w.extend(n) // what it published at this very moment may be on its disk
+			}
 			n.stopHard(w.chance(2), true)
 			w.clock.After(w.upTo(w.cfg.DownMax), n.start)
 			continue
