@@ -196,8 +196,13 @@ func TestABrokerThatClosesAnswersHeldPulls(t *testing.T) {
 	})
 	held := make(chan *Command, 1)
 	go func() {
-		c, _ := producer.Call(t.Context(), &Command{Code: CodePullMessage, Ext: pullExt("g", "orders", 0, 1, pullSuspends|pullSubscription, 60000)})
-		held <- c
+		for { // as a client does: what is answered early is asked again
+			c, err := producer.Call(t.Context(), &Command{Code: CodePullMessage, Ext: pullExt("g", "orders", 0, 1, pullSuspends|pullSubscription, 60000)})
+			if err != nil || c.Code == SystemBusy {
+				held <- c
+				return
+			}
+		}
 	}()
 	until(t, "the pull is held", func() bool { return b.pulls.holds.some.Load() == 1 })
 	closeAll()
