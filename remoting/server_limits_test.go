@@ -1,9 +1,9 @@
 package remoting
 
 import (
-	"io"
 	"bytes"
 	"errors"
+	"io"
 	"net"
 	"strings"
 	"sync/atomic"
