@@ -3,6 +3,7 @@ package remoting
 import (
 	"bytes"
 	"errors"
+	"io"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -294,4 +295,24 @@ func TestSlowReaderDelaysNobody(t *testing.T) {
 			t.Fatalf("%d bytes, then %v", n, err)
 		}
 	}
+}
+
+// What a peer has not taken is told, and also that it has taken it.
+func TestTheBacklogOfAConnectionIsTold(t *testing.T) {
+	peers := make(chan Peer, 1)
+	answer := make([]byte, 8<<20)
+	s := listen(t, HandlerFunc(func(r *Request) {
+		peers <- r.Peer
+		r.Reply(&Command{Body: answer})
+	}), ServerOptions{})
+	c := raw(t, s)
+	if _, err := c.Write(AppendFrame(nil, &Command{Code: 1})); err != nil {
+		t.Fatal(err)
+	}
+	b := (<-peers).(Backlogged)
+	until(t, "most of the answer is not taken", func() bool { return b.Backlog() > 1<<20 })
+	if _, err := io.CopyN(io.Discard, c, int64(len(answer))); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "all is taken", func() bool { return b.Backlog() == 0 })
 }
