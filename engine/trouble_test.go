@@ -6,25 +6,6 @@ import (
 	"testing"
 )
 
-// flipAt inverts a byte of a log's file underneath it.
-func flipAt(t *testing.T, e *Engine, offset int64) {
-	t.Helper()
-	file, err := os.OpenFile(e.log.SegmentPath(offset), os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	var b [1]byte
-	at := offset % e.log.SegmentBytes()
-	if _, err := file.ReadAt(b[:], at); err != nil {
-		t.Fatal(err)
-	}
-	b[0] ^= 0xff
-	if _, err := file.WriteAt(b[:], at); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // What is damaged when it arrives is not acknowledged as flushed. The replica
 // says where, what its operator can do, and its master shows it after the
 // replica has left, until it is back.
@@ -33,7 +14,7 @@ func TestDamageInACopyIsToldAndRemembered(t *testing.T) {
 	puts(t, m, 5)
 	bad := mustPut(t, m, message("t", 0, strings.Repeat("x", 1000)))
 	puts(t, m, 5)
-	flipAt(t, m, bad.EndOffset-500)
+	flip(t, m.opts.Store, bad.EndOffset-500)
 
 	remedy := func(s Status) string { return "remedy for " + s.Trouble.Cause }
 	dir := t.TempDir()
@@ -50,7 +31,7 @@ func TestDamageInACopyIsToldAndRemembered(t *testing.T) {
 	}
 
 	shut(t, s)
-	flipAt(t, m, bad.EndOffset-500) // it was the master's copy
+	flip(t, m.opts.Store, bad.EndOffset-500) // it was the master's copy
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}

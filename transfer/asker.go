@@ -176,16 +176,3 @@ func (a *Asker) Ask(q Question) ([]byte, error) {
 
 // Answer returns the answer to the last question once it is there.
 func (a *Asker) Answer() (Answer, bool) { return a.inquiry.answer, a.inquiry.answered }
-
-// Ask returns the bytes of a question to the master whose hello waits for
-// Answer: its bytes can be compared with ours before anything is cut. The master
-// gives a follower that does not answer its housekeeping time from one question
-// to the next. While Answered has nothing, Want has. The errors are those of
-// [Asker.Ask].
-func (f *Follower) Ask(q Question) ([]byte, error) {
-	invariant.Check(f.dialect == dialectGreeted, "a master is asked after its hello and before ours")
-	return f.inquiry.ask(q, f.hello.Questions)
-}
-
-// Answered returns the answer to the last question once it is there.
-func (f *Follower) Answered() (Answer, bool) { return f.inquiry.answer, f.inquiry.answered }

@@ -38,7 +38,6 @@ const silencesBelieved = 3
 type extension struct {
 	payload payload // of a message that is not whole yet
 	kind    unitKind
-	inquiry inquiry
 	proving
 	gaveUp bool   // it was asked in vain; remembered once a plain frame shows that it works
 	hello  Hello  // the master's
@@ -126,7 +125,7 @@ func (f *Follower) unit(b []byte, log Range, now time.Duration) error {
 		if h.kind == unitHello && f.dialect != dialectAsking {
 			return f.refused(refuse(RefusedProtocol, "the master sent a second hello"))
 		}
-		if h.kind == unitSums && !f.inquiry.open {
+		if h.kind == unitSums {
 			return f.refused(refuse(RefusedProtocol, "the master answered what it was not asked"))
 		}
 		f.kind = h.kind
@@ -168,14 +167,8 @@ func (f *Follower) follows(e Epoch) error {
 func (f *Follower) message() error {
 	b := f.payload.bytes
 	f.payload = payload{}
-	switch f.kind {
-	case unitRefusal:
+	if f.kind == unitRefusal {
 		return f.refused(f.hearsay(parseRefusal(b), f.cfg.Secret))
-	case unitSums:
-		if err := f.inquiry.take(b); err != nil {
-			return f.refused(err)
-		}
-		return nil
 	}
 	h, err := f.helloOf(b)
 	if err != nil {
@@ -242,7 +235,7 @@ func (f *Follower) Greeting() (Hello, bool) { return f.hello, f.dialect == diale
 // says of itself after whatever Align wanted cut is gone: frames follow from
 // own.Start on.
 func (f *Follower) Answer(own Hello, now time.Duration) []byte {
-	invariant.Check(f.dialect == dialectGreeted && !f.inquiry.open, "a hello is answered once, and not while a question is open")
+	invariant.Check(f.dialect == dialectGreeted, "a hello is answered once")
 	f.dialect = dialectExtended
 	f.empty = own.Log.Empty() && own.Log.End == 0
 	f.last = Epoch{}

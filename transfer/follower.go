@@ -154,10 +154,10 @@ func (f *Follower) enter(s FollowerState, reason string) { f.state, f.reason = s
 
 // Want returns what the next bytes of the stream are. Bytes is 0 when the
 // connection failed or there is none, and while the master waits for Prove, or a
-// hello for its answer, but for that to a question of ours.
+// hello for its answer.
 func (f *Follower) Want() Want {
 	switch {
-	case f.failed != nil || !f.live || f.challenged || f.dialect == dialectGreeted && !f.inquiry.open:
+	case f.failed != nil || !f.live || f.challenged || f.dialect == dialectGreeted:
 		return Want{}
 	case f.payload.missing() > 0:
 		return Want{Kind: WantHeader, Offset: f.next, Bytes: int64(f.payload.missing())}

@@ -302,53 +302,6 @@ func TestAnEarlierVersionIsNotAsked(t *testing.T) {
 	}
 }
 
-// A slave may ask before it answers its master's hello, and goes on as always.
-func TestAFollowerAsksBeforeItAnswers(t *testing.T) {
-	data := history(3000, 3)
-	p := newPair(t, data, bytes.Clone(data[:2000]))
-	own := p.hello("master")
-	own.Questions = QuestionLimits{100, 3000}
-	p.s = NewSession(SessionConfig{Peer: "slave", SegmentBytes: 4096, Hello: &own}, p.now)
-	p.up = p.f.AppendReport(nil, p.f.Begin(p.slave.held(), p.now))
-	if err := p.s.Feed(p.up, p.master.held(), 0); err != nil {
-		t.Fatal(err)
-	}
-	feed := func() {
-		for c := p.s.Control(); len(c) > 0; c = p.s.Control() {
-			n, err := p.f.Header(c[:p.f.Want().Bytes], p.slave.held(), 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p.s.ControlSent(n, 0)
-		}
-	}
-	feed()
-	hello, ok := p.f.Greeting()
-	if !ok || p.f.Want().Bytes != 0 {
-		t.Fatalf("greeted %v, wants %+v", ok, p.f.Want())
-	}
-	for range 2 {
-		b, err := p.f.Ask(Question{0, 2000, 100})
-		if err != nil || p.s.Feed(b, p.master.held(), 0) != nil {
-			t.Fatal(err)
-		}
-		if _, ok := p.f.Answered(); ok {
-			t.Fatal("answered at once")
-		}
-		p.s.AnswerQuestion(Answer{Log: p.master.held(), Sums: make([]uint32, 20)}, 0)
-		feed()
-		if a, ok := p.f.Answered(); !ok || a.Err() != nil || len(a.Sums) != 20 || p.f.Want().Bytes != 0 {
-			t.Fatalf("answered %v: %+v", ok, a)
-		}
-	}
-	p.up = nil
-	p.greeted(hello)
-	p.run()
-	if p.ended != nil || !bytes.Equal(p.slave.data, data) || !p.s.Started() {
-		t.Errorf("%v; %d bytes", p.ended, len(p.slave.data))
-	}
-}
-
 func FuzzParseQuestionAndAnswer(f *testing.F) {
 	f.Add(AppendQuestion(nil, someQuestion))
 	f.Add(AppendAnswer(nil, someAnswer))
