@@ -101,7 +101,7 @@ func (r demoReport) print(w io.Writer) {
 		return
 	}
 	fmt.Fprintln(w, "  haengine serve --store ./a --role SYNC_MASTER --load 100,1KiB,0 > puts.jsonl")
-	fmt.Fprintln(w, "  haengine serve --store ./b --role SLAVE --master 127.0.0.1:10912 --admin-listen 127.0.0.1:10920")
+	fmt.Fprintln(w, "  haengine serve --store ./b --role SLAVE --master 127.0.0.1:10912 --admin-listen 127.0.0.1:10920 --client-listen 127.0.0.1:11911 --namesrv 127.0.0.1:9876")
 	fmt.Fprintln(w, "  haengine status --watch")
 	fmt.Fprintln(w, "  haengine demo --keep && haengine log --help")
 }

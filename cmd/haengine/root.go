@@ -46,7 +46,8 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 			"replicates to slaves of its own kind or of RocketMQ's, and the other way round.",
 		Example: "  haengine demo\n" +
 			"  haengine serve --store ./a --role SYNC_MASTER\n" +
-			"  haengine serve --store ./b --role SLAVE --master 127.0.0.1:10912 --admin-listen 127.0.0.1:10920\n" +
+			"  haengine serve --store ./b --role SLAVE --master 127.0.0.1:10912 --admin-listen 127.0.0.1:10920 \\\n" +
+			"      --client-listen 127.0.0.1:11911 --namesrv 127.0.0.1:9876\n" +
 			"  haengine status\n" +
 			"  haengine log diff --store ./a --with ./b",
 		SilenceUsage:      true,
