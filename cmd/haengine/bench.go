@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/haengine/haengine/engine"
 	"github.com/spf13/cobra"
 )
 
@@ -24,6 +25,7 @@ type benchOptions struct {
 	spin        time.Duration
 	congestion  string
 	frameBytes  byteSize
+	set         passed
 	dir         string
 	json        bool
 }
@@ -112,6 +114,7 @@ func newBenchVerb(b bench) *cobra.Command {
 	f.DurationVar(&o.spin, "spin", 0, "how long idle loops poll before they block")
 	f.StringVar(&o.congestion, "tcp-congestion", "", "TCP congestion control of both (default: the kernel's)")
 	f.Var(&o.frameBytes, "frame-bytes", "body of a frame at most")
+	f.StringArrayVar((*[]string)(&o.set), "set", nil, "NAME=VALUE: a setting of serve for both nodes, over the flags here; may be repeated")
 	f.StringVar(&o.dir, "dir", "", "where the stores are made (default: the temporary directory)")
 	addJSONFlag(cmd, &o.json)
 	return cmd
@@ -133,6 +136,7 @@ func (o *benchOptions) check() error {
 	if o.duration <= 0 || o.spin < 0 {
 		wrong = append(wrong, fmt.Errorf("--duration %v and --spin %v: want more than 0, and 0 or more", o.duration, o.spin))
 	}
+	wrong = append(wrong, o.set.apply(new(engine.Options)))
 	return errors.Join(wrong...)
 }
 
@@ -164,6 +168,7 @@ func (o *benchOptions) settings() map[string]any {
 	return map[string]any{
 		"size_bytes": int64(o.size), "producers": o.producers, "outstanding": o.outstanding, "duration_seconds": o.duration.Seconds(),
 		"rounds": o.rounds, "in_process": o.inProcess, "spin_us": µs(o.spin), "tcp_congestion": o.congestion, "frame_bytes": int64(o.frameBytes),
+		"set": o.set.settings(),
 	}
 }
 
