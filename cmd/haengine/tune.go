@@ -48,7 +48,12 @@ func newTune() *cobra.Command {
 			"  haengine tune --yaml > haengine.yaml\n" +
 			"  haengine tune --role SLAVE --peer 127.0.0.1:10912 --json",
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runTune(cmd, o, tune.Root, tune.Here{}) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.json && o.yaml {
+				return usagef(cmd, "--json and --yaml: want one of them")
+			}
+			return runTune(cmd, o, tune.Root, tune.Here{})
+		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.store, "store", "./haengine-store", "the node's store directory; need not be there")
@@ -58,7 +63,6 @@ func newTune() *cobra.Command {
 	f.BoolVar(&o.measure, "measure", false, "measure, too, for up to ten seconds")
 	f.BoolVar(&o.yaml, "yaml", false, "print the settings to change as a configuration file for serve --config")
 	addJSONFlag(cmd, &o.json)
-	cmd.MarkFlagsMutuallyExclusive("json", "yaml")
 	return cmd
 }
 

@@ -74,18 +74,7 @@ func (a tuneAnswer) print(w io.Writer) {
 		}
 	}
 	fmt.Fprint(w, "\nkeeps\n")
-	kept := a.pick(tune.Keep, tune.Flag, tune.Environment)
-	for i := 0; i < len(kept); {
-		first, names := kept[i], []string(nil)
-		for ; i < len(kept) && kept[i].Reason == first.Reason; i++ { // one reason for all of them
-			name := kept[i].Name
-			if kept[i].Kind == tune.Flag {
-				name = "--" + name
-			}
-			names = append(names, name+" ("+kept[i].Default+")")
-		}
-		entry(w, strings.Join(names, ", "), first.Reason, first.Source)
-	}
+	grouped(w, "", a.pick(tune.Keep, tune.Flag, tune.Environment))
 	fmt.Fprint(w, "\noutside haengine\n")
 	outside := a.pick(tune.Set, tune.Outside)
 	for _, x := range outside {
@@ -96,14 +85,27 @@ func (a tuneAnswer) print(w io.Writer) {
 		entry(w, "try "+x.Name+" ("+x.Default+")", x.Reason, x.Source)
 		command(w, "by", x.Command)
 	}
-	for _, x := range a.pick(tune.Keep, tune.Outside) {
-		entry(w, "keep "+x.Name+" ("+x.Default+")", x.Reason, x.Source)
-	}
+	grouped(w, "keep ", a.pick(tune.Keep, tune.Outside))
 	if len(a.Machine.Unseen) > 0 {
 		fmt.Fprint(w, "\nnot seen\n")
 		for _, s := range a.Machine.Unseen {
 			wrap(w, "  ", "  ", s)
 		}
+	}
+}
+
+// grouped writes what keeps as it is. Neighbours with one reason share an entry.
+func grouped(w io.Writer, verb string, kept []tune.Advice) {
+	for i := 0; i < len(kept); {
+		first, names := kept[i], []string(nil)
+		for ; i < len(kept) && kept[i].Reason == first.Reason; i++ {
+			name := kept[i].Name
+			if kept[i].Kind == tune.Flag {
+				name = "--" + name
+			}
+			names = append(names, name+" ("+kept[i].Default+")")
+		}
+		entry(w, verb+strings.Join(names, ", "), first.Reason, first.Source)
 	}
 }
 
@@ -136,8 +138,12 @@ func wrap(w io.Writer, first, next, text string) {
 func (a tuneAnswer) printYAML(w io.Writer) {
 	wrap(w, "# ", "# ", "What haengine tune would set on this machine; for haengine serve --config. The rest of the settings have their defaults.")
 	fmt.Fprintf(w, "store: %s\nrole: %s\n", yamlText(a.options.store), yamlText(a.options.role))
-	if strings.EqualFold(a.options.role, "slave") && a.options.peer != "" {
-		fmt.Fprintf(w, "master: %s\n", yamlText(a.options.peer))
+	if strings.EqualFold(a.options.role, "slave") {
+		if a.options.peer == "" {
+			fmt.Fprint(w, "# master: HOST:PORT\n")
+		} else {
+			fmt.Fprintf(w, "master: %s\n", yamlText(a.options.peer))
+		}
 	}
 	given := false
 	for _, x := range a.pick(tune.Set, tune.Flag) {

@@ -45,6 +45,7 @@ const (
 	benchmarksDoc = "docs/benchmarks.md"
 	measuredHere  = "measured now"
 	arithmetic    = "arithmetic"
+	definition    = "by definition"
 	notShown      = "not measured by this project"
 )
 

@@ -1,9 +1,6 @@
 package tune
 
-import (
-	"fmt"
-	"math"
-)
+import "fmt"
 
 const reactorsMax = 4 // that a node starts by itself
 
@@ -11,19 +8,15 @@ const reactorsMax = 4 // that a node starts by itself
 // on, Go the quota too, but never below two.
 func (a *adviser) processors() {
 	c := a.m.CPU
-	def := min(c.Usable, reactorsMax)
-	loops := min(int(math.Ceil(c.Cores())), reactorsMax)
+	reason := "a loop serves many connections; more of them than busy connections only move work between cores"
+	if c.Quota != nil && *c.Quota < float64(min(c.Usable, reactorsMax)) {
+		reason = "counted by the cpus that may be used, whatever the quota is: fewer loops were not faster under one"
+	}
+	a.keep("reactors", fmt.Sprint(min(c.Usable, reactorsMax)), tuneDoc, "%s", reason)
 	one := c.Cores() <= 1
 	switch {
-	case loops < def:
-		a.set("reactors", fmt.Sprint(def), fmt.Sprint(loops), tuningDoc,
-			"the cgroup gives %.2g cpus of the %d that the loops are counted by; more loops than run at once only move work between threads", *c.Quota, c.Usable)
-	default:
-		a.keep("reactors", fmt.Sprint(def), tuningDoc, "a loop serves many connections; more of them than busy connections only move work between cores")
-	}
-	switch {
 	case c.GOMAXPROCS == 1:
-		a.add(Environment, Keep, "GOMAXPROCS", "1", "", tuningDoc, "woken producers run on the loop's own core")
+		a.add(Environment, Keep, "GOMAXPROCS", "1", "", tuneDoc, "woken producers run on the loop's own core")
 	case one || c.Usable <= 2:
 		why := "with one busy producer a woken goroutine then runs on the loop's own core, which took less than half the time in a bare loop; many producers lose a core by it"
 		if one && c.Quota != nil {
@@ -31,7 +24,7 @@ func (a *adviser) processors() {
 		}
 		a.add(Environment, Try, "GOMAXPROCS", fmt.Sprint(c.GOMAXPROCS), "1", tuneDoc, "%s", why).Command = "haengine bench sync --producers 1; GOMAXPROCS=1 haengine bench sync --producers 1 (and with --producers 64)"
 	default:
-		a.add(Environment, Keep, "GOMAXPROCS", fmt.Sprint(c.GOMAXPROCS), "", tuningDoc, "as many as the cores that may be used; fewer helped on machines of two cores only")
+		a.add(Environment, Keep, "GOMAXPROCS", fmt.Sprint(c.GOMAXPROCS), "", tuneDoc, "as many as the cores that may be used; fewer were shown to help one producer on two cores or less only")
 	}
 }
 

@@ -95,9 +95,9 @@ func (a *adviser) storeOutside() {
 	s := a.m.Store
 	switch {
 	case s.Filesystem == "tmpfs" || s.Filesystem == "ramfs":
-		a.outside(Set, "filesystem of the store", s.Filesystem, "haengine serve --store DIR on a disk", arithmetic, "it is memory: the log is gone after a restart of the machine, and no sync means anything")
+		a.outside(Set, "filesystem of the store", s.Filesystem, "haengine serve --store DIR on a disk", definition, "it is memory: the log is gone after a restart of the machine, and no sync means anything")
 	case s.Filesystem == "overlay":
-		a.outside(Set, "filesystem of the store", s.Filesystem, "docker run -v VOLUME:DIR, or volumeMounts of the pod", arithmetic, "it is the container's own layer: the log goes with the container")
+		a.outside(Set, "filesystem of the store", s.Filesystem, "docker run -v VOLUME:DIR, or volumeMounts of the pod", definition, "it is the container's own layer: the log goes with the container")
 	case slices.Contains(networkFilesystems, s.Filesystem):
 		a.outside(Try, "filesystem of the store", s.Filesystem, "haengine serve --store DIR on a local disk", notShown, "every sync, and the lock that keeps a second node out, is up to another machine")
 	}
@@ -105,17 +105,17 @@ func (a *adviser) storeOutside() {
 		a.outside(Try, "mount option of "+s.MountPoint, o, fmt.Sprintf("mount -o remount,async %s, and /etc/fstab", s.MountPoint), notShown, "every write waits for the disk; a node syncs by itself when that is needed (--flush)")
 	}
 	if o := s.option("nobarrier", "barrier=0"); o != "" {
-		a.outside(Set, "mount option of "+s.MountPoint, o, fmt.Sprintf("mount -o remount,barrier=1 %s, and /etc/fstab", s.MountPoint), arithmetic, "syncs do not reach the disk itself: what SYNC_FLUSH and --ack flushed promise does not hold when the power fails, unless the disk's cache outlives that")
+		a.outside(Set, "mount option of "+s.MountPoint, o, fmt.Sprintf("mount -o remount,barrier=1 %s, and /etc/fstab", s.MountPoint), definition, "syncs do not reach the disk itself: what SYNC_FLUSH and --ack flushed promise does not hold when the power fails, unless the disk's cache outlives that")
 	}
 	if s.option("ro") != "" {
-		a.outside(Set, "mount option of "+s.MountPoint, "ro", fmt.Sprintf("mount -o remount,rw %s", s.MountPoint), arithmetic, "a node cannot write there")
+		a.outside(Set, "mount option of "+s.MountPoint, "ro", fmt.Sprintf("mount -o remount,rw %s", s.MountPoint), definition, "a node cannot write there")
 	}
 	if s.Device != "" {
 		a.outside(Keep, "I/O scheduler of "+s.Device, s.Scheduler, "", notShown, "a log is written in order, by one flusher")
 	}
 	if n := s.Free; n != nil && s.Total != nil && *s.Total > 0 {
 		if used := 100 - *n*100 / *s.Total; used >= 85 {
-			a.outside(Set, "free space of "+s.MountPoint, size(*n), "remove what is not needed, or give --retention-disk", tuningDoc, "%d %% are used or reserved: above --retention-disk (85) the oldest segments go early, whatever --retention says", used)
+			a.outside(Set, "free space of "+s.MountPoint, size(*n), "remove what is not needed, or give --retention-disk", tuningDoc, "%d %% are used: above --retention-disk (85) the oldest segments go early, whatever --retention says", used)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func (a *adviser) memoryOutside() {
 	}{
 		{"vm.swappiness", m.Swappiness, "a log's pages are a file's, not swap's"},
 		{"vm.dirty_ratio", m.DirtyRatio, "a node flushes every --flush-interval, long before the kernel would"},
-		{"vm.dirty_background_ratio", m.DirtyBackground, "as that"},
+		{"vm.dirty_background_ratio", m.DirtyBackground, "a node flushes every --flush-interval, long before the kernel would"},
 	} {
 		if k.now != nil {
 			a.outside(Keep, k.name, fmt.Sprint(*k.now), "", notShown, "%s", k.why)

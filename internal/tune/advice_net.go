@@ -139,7 +139,7 @@ func (a *adviser) networkOutside() {
 		}
 	}
 	if len(off) > 0 {
-		a.outside(Try, "offloads of "+n.Interface, strings.Join(off, " ")+" off", fmt.Sprintf("ethtool -K %s %s on", n.Interface, strings.Join(off, " on ")), tuneDoc,
+		a.outside(Try, "offloads of "+n.Interface, strings.Join(off, " ")+" off", fmt.Sprintf("ethtool -K %s %s on", n.Interface, strings.Join(off, " on ")), notShown,
 			"packet by packet costs the kernel more for each byte of a catch-up")
 	}
 	if b := n.Backlog; b != nil && *b < 1024 {

@@ -116,11 +116,11 @@ func touch(dir string, bytes int64, reserve, populate bool) (took, sync time.Dur
 	} else if err := f.Truncate(bytes); err != nil {
 		return 0, 0, err
 	}
-	m, err := unix.Mmap(fd, 0, int(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	m, err := mapOf(f, int(bytes))
 	if err != nil {
-		return 0, 0, os.NewSyscallError("mmap", err)
+		return 0, 0, err
 	}
-	defer func() { err = errors.Join(err, os.NewSyscallError("munmap", unix.Munmap(m))) }()
+	defer unmap(m)
 	start := time.Now()
 	if !populate {
 		err := writeEach(m)
@@ -133,6 +133,15 @@ func touch(dir string, bytes int64, reserve, populate bool) (took, sync time.Dur
 	start = time.Now()
 	err = os.NewSyscallError("fdatasync", unix.Fdatasync(fd))
 	return took, time.Since(start), err
+}
+
+func mapOf(f *os.File, bytes int) ([]byte, error) {
+	m, err := unix.Mmap(int(f.Fd()), 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	return m, os.NewSyscallError("mmap", err)
+}
+
+func unmap(m []byte) {
+	_ = unix.Munmap(m) // an error would mean that m is no map of ours
 }
 
 // writeEach writes to each page. One for which the disk has no room is a SIGBUS,

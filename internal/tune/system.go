@@ -15,8 +15,8 @@ import (
 type System interface {
 	// CPUs are how many this process may run on, and Go's GOMAXPROCS.
 	CPUs() (usable, gomaxprocs int)
-	// Space is the size of a directory's filesystem and what this user may still
-	// take, in bytes.
+	// Space is what a directory's filesystem has for this user, used or free, and
+	// what of that is free, in bytes.
 	Space(dir string) (total, free int64, err error)
 	// Limits are those of open files (hard) and of locked memory (soft, bytes);
 	// -1 is none.
@@ -43,7 +43,7 @@ func (Here) Space(dir string) (total, free int64, err error) {
 	if err := unix.Statfs(dir, &s); err != nil {
 		return 0, 0, os.NewSyscallError("statfs", err)
 	}
-	return int64(s.Blocks) * s.Bsize, int64(s.Bavail) * s.Bsize, nil
+	return int64(s.Blocks-s.Bfree+s.Bavail) * s.Bsize, int64(s.Bavail) * s.Bsize, nil
 }
 
 // Limits implements System.
