@@ -22,6 +22,7 @@ type benchOptions struct {
 	bytes       byteSize // log bytes at most (sync, async), to copy (catchup)
 	rounds      int
 	inProcess   bool
+	limit       bool // beside the limit
 	spin        time.Duration
 	congestion  string
 	frameBytes  byteSize
@@ -89,7 +90,7 @@ func newBench() *cobra.Command {
 }
 
 func newBenchVerb(b bench) *cobra.Command {
-	o := benchOptions{size: 1 << 10, bytes: 1 << 30, frameBytes: 32 << 10}
+	o := benchOptions{size: 1 << 10, bytes: 1 << 30}
 	cmd := &cobra.Command{
 		Use:     b.name,
 		Short:   b.short,
@@ -110,10 +111,11 @@ func newBenchVerb(b bench) *cobra.Command {
 	f.DurationVar(&o.duration, "duration", 5*time.Second, "measured time, all rounds together")
 	f.Var(&o.bytes, "bytes", "log bytes at most; for catchup: to copy")
 	f.IntVar(&o.rounds, "rounds", 5, "rounds, each of the benchmark and its limit")
+	f.BoolVar(&o.limit, "limit", true, "measure the limit, too; false for comparing settings in less time")
 	f.BoolVar(&o.inProcess, "in-process", false, "run the slave in this process, too")
 	f.DurationVar(&o.spin, "spin", 0, "how long idle loops poll before they block")
 	f.StringVar(&o.congestion, "tcp-congestion", "", "TCP congestion control of both (default: the kernel's)")
-	f.Var(&o.frameBytes, "frame-bytes", "body of a frame at most")
+	f.Var(&o.frameBytes, "frame-bytes", "body of a frame at most; 0: the nodes' default")
 	f.StringArrayVar((*[]string)(&o.set), "set", nil, "NAME=VALUE: a setting of serve for both nodes, over the flags here; may be repeated")
 	f.StringVar(&o.dir, "dir", "", "where the stores are made (default: the temporary directory)")
 	addJSONFlag(cmd, &o.json)
@@ -132,7 +134,9 @@ func (o *benchOptions) check() error {
 	between("outstanding", int64(o.outstanding), 1, 1<<16)
 	between("rounds", int64(o.rounds), 1, 1000)
 	between("bytes", int64(o.bytes), 1<<20, 1<<40)
-	between("frame-bytes", int64(o.frameBytes), 512, 4<<20-12)
+	if o.frameBytes != 0 {
+		between("frame-bytes", int64(o.frameBytes), engine.FrameBytesMin, engine.FrameBytesMax)
+	}
 	if o.duration <= 0 || o.spin < 0 {
 		wrong = append(wrong, fmt.Errorf("--duration %v and --spin %v: want more than 0, and 0 or more", o.duration, o.spin))
 	}

@@ -59,3 +59,18 @@ func TestAnAnswerNamesTheSettingsItWasMeasuredWith(t *testing.T) {
 		t.Errorf("%v", r.Settings)
 	}
 }
+
+// Without the limit there is a figure and no ratio, for comparing settings.
+func TestBenchmarksRunWithoutTheirLimit(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	for _, verb := range []string{"sync", "async", "catchup"} {
+		o := expect(t, exitDone, "bench", verb, "--limit=false", "--duration", "50ms", "--rounds", "1", "--bytes", "8MiB", "--json")
+		var r benchResult
+		if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || r.MessagesPerSecond <= 0 || r.Limit != nil || r.Ratio != nil {
+			t.Errorf("%s: %v, %s", verb, err, o.stdout)
+		}
+		if strings.Contains(r.Note, "limit") {
+			t.Errorf("%s: %q", verb, r.Note)
+		}
+	}
+}
