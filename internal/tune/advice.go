@@ -125,14 +125,6 @@ func (a *adviser) outside(v Verdict, name, now, command, source, reason string, 
 // master tells whether the node sends to replicas of its own.
 func (a *adviser) master() bool { return a.plan.Role != Slave }
 
-// distant tells whether the other node is another machine.
-func (a *adviser) distant() bool {
-	if a.plan.Peer.IsValid() {
-		return !a.m.Network.Loopback
-	}
-	return a.plan.Listen.IsValid() && !a.plan.Listen.Addr().IsLoopback()
-}
-
 // address finds a master that its peer cannot reach.
 func (a *adviser) address() {
 	const def = "127.0.0.1:10912"

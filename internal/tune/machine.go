@@ -133,11 +133,6 @@ func (l *looker) number(path string, at int) *int64 {
 	return parse(words[at])
 }
 
-func (l *looker) there(path string) bool {
-	_, err := os.Stat(filepath.Join(l.root, path))
-	return err == nil
-}
-
 func parse(s string) *int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {

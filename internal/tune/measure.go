@@ -40,7 +40,7 @@ type RoundTrip struct {
 	Spin  float64 `json:"spin_p50_us"`
 }
 
-// SendRate is sendfile from the page cache into a reader's buffer.
+// SendRate is sendfile from memory into a reader's buffer.
 type SendRate struct {
 	Congestion string `json:"congestion_control"`
 	Rate
@@ -120,7 +120,7 @@ func Measure(ctx context.Context, m *Machine, peer netip.AddrPort) *Measured {
 		got.Peer, err = measurePeer(ctx, peer)
 		part("the round trip to "+peer.String(), err)
 	}
-	got.Sendfile, err = measureSendfile(ctx, m.Store.Directory, settable(m.Network))
+	got.Sendfile, err = measureSendfile(ctx, settable(m.Network))
 	part("sendfile on loopback", err)
 	got.FirstTouch, err = measureFirstTouch(ctx, m.Store.Directory, m.Kernel.PopulateWrite != nil && *m.Kernel.PopulateWrite)
 	part("the first touch of pages", err)

@@ -151,14 +151,15 @@ func pingPong(poll bool, d time.Duration) (float64, error) {
 	return median(took), errors.Join(failed, shut, <-done)
 }
 
-// measureSendfile sends a file from the page cache to a thread that reads it into
+// measureSendfile sends a file that is in memory to a thread that reads it into
 // a buffer, taking turns between congestion controls.
-func measureSendfile(ctx context.Context, dir string, congestion []string) ([]SendRate, error) {
+func measureSendfile(ctx context.Context, congestion []string) ([]SendRate, error) {
 	const bytes, turns = 32 << 20, 4
-	f, err := scratch(dir)
+	fd, err := unix.MemfdCreate("haengine-tune", unix.MFD_CLOEXEC)
 	if err != nil {
-		return []SendRate{}, err
+		return []SendRate{}, os.NewSyscallError("memfd_create", err)
 	}
+	f := os.NewFile(uintptr(fd), "a file in memory")
 	defer f.Close()
 	piece := make([]byte, 1<<20)
 	for at := int64(0); at < bytes; at += int64(len(piece)) {

@@ -96,8 +96,8 @@ func (l *looker) store(dir string) {
 // nearest is the deepest directory of a path that is there, links followed.
 func (l *looker) nearest(dir string) string {
 	for ; ; dir = filepath.Dir(dir) {
-		if real, err := filepath.EvalSymlinks(filepath.Join(l.root, dir)); err == nil {
-			return filepath.Clean(l.without(real))
+		if found, err := filepath.EvalSymlinks(filepath.Join(l.root, dir)); err == nil {
+			return filepath.Clean(l.without(found))
 		}
 		if dir == "/" || dir == "." {
 			return dir
@@ -136,11 +136,11 @@ func (l *looker) device(m mount) {
 	s := &l.seen.Store
 	at := ""
 	for _, p := range []string{"sys/dev/block/" + m.device, "sys/class/block/" + filepath.Base(m.source)} {
-		real, err := filepath.EvalSymlinks(filepath.Join(l.root, p))
+		found, err := filepath.EvalSymlinks(filepath.Join(l.root, p))
 		if err != nil {
 			continue
 		}
-		for _, d := range []string{real, filepath.Dir(real)} { // a partition stands in its disk
+		for _, d := range []string{found, filepath.Dir(found)} { // a partition stands in its disk
 			if _, err := os.Stat(filepath.Join(d, "queue")); err == nil {
 				at = l.without(d)
 				break

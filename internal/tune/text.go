@@ -40,14 +40,12 @@ func (m Machine) Print(w io.Writer) {
 		choose(n.GRO, "gro", "no gro"))
 	line("tcp", n.Congestion+" of "+strings.Join(n.Available, " "), words("may not set ", n.Refused...), sizeOf(n.TCPSendMax, " send buffer at most"),
 		sizeOf(n.TCPReceiveMax, " receive buffer at most"))
-	files, locked := "", ""
+	files, locked := "", sizeOf(m.Limits.LockedMemory, " locked memory")
 	if f := m.Limits.OpenFiles; f != nil {
 		files = "open files " + unlimited(*f)
 	}
 	if b := m.Limits.LockedMemory; b != nil && *b < 0 {
 		locked = "locked memory unlimited"
-	} else {
-		locked = sizeOf(b, " locked memory")
 	}
 	line("limits", files, locked, of(m.Memory.MapCountMax, "mappings %d"))
 }
