@@ -15,7 +15,7 @@
 #   ROUNDS=3          pairs of turns
 #   DURATION=1        seconds of a turn
 #   CATCHUP=256MiB    log that a new slave copies
-#   BUDGET=900        seconds after which no further setting is begun
+#   BUDGET=840        seconds after which no further setting is begun
 #   OUT=DIR           turns.jsonl and table.md (default: a new temporary directory)
 #   SCRATCH=DIR       where the stores go: a real disk, 4 GB (default: a new temporary directory)
 #   HAENGINE=FILE     the binary (default: built from this tree)
@@ -25,7 +25,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly rounds=${ROUNDS:-3} seconds=${DURATION:-1} catchup_bytes=${CATCHUP:-256MiB} budget=${BUDGET:-900}
+readonly rounds=${ROUNDS:-3} seconds=${DURATION:-1} catchup_bytes=${CATCHUP:-256MiB} budget=${BUDGET:-840}
 
 say() { printf '%s\n' "$*" >&2; }
 die() {
@@ -115,12 +115,13 @@ trap clean_up EXIT
 trap 'exit 1' INT TERM
 
 # settle waits until what the turn before left is written, and until the host
-# has all free memory that it will take back: see bench/compare.sh.
+# has all free memory that it will take back, for ten seconds at most: see
+# bench/compare.sh.
 settle() {
 	local reported=/sys/module/page_reporting/parameters/reported_kib before=-1 now quiet=0 i
 	sync -f "$work"
 	[[ -r $reported ]] || return 0
-	for ((i = 0; i < 60 && quiet < 4; i++)); do
+	for ((i = 0; i < 20 && quiet < 2; i++)); do
 		now=$(<"$reported")
 		if [[ $now == "$before" ]]; then quiet=$((quiet + 1)); else quiet=0; fi
 		before=$now

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -71,6 +72,32 @@ func TestBenchmarksRunWithoutTheirLimit(t *testing.T) {
 		}
 		if strings.Contains(r.Note, "limit") {
 			t.Errorf("%s: %q", verb, r.Note)
+		}
+	}
+}
+
+// bench/knobs.sh knows every tuning setting, and gives none a value that serve
+// refuses.
+func TestKnobsAreTheTuningSettings(t *testing.T) {
+	list, err := exec.Command("../../bench/knobs.sh", "--list").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	measured := map[string]bool{}
+	for line := range strings.Lines(string(list)) {
+		w := strings.Fields(line)
+		measured[w[0]] = true
+		given := append(passed{w[0] + "=" + w[2]}, w[3:]...)
+		if w[0] == strings.ToUpper(w[0]) {
+			continue // of the environment
+		}
+		if err := given.apply(new(engine.Options)); err != nil {
+			t.Errorf("%s: %v", strings.TrimSpace(line), err)
+		}
+	}
+	for _, name := range passable() {
+		if !measured[name] && name != "ack" && name != "wire" {
+			t.Errorf("bench/knobs.sh does not measure %s", name)
 		}
 	}
 }
