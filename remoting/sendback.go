@@ -103,6 +103,11 @@ func (s *Sends) readBack(r *Request) {
 		s.refuse(r, SystemError, "look message by offset failed, %d: %v", h.offset, err)
 		return
 	}
+	topic, _ := s.o.Topics.Lookup(group.RetryTopic())
+	if topic.Name != "" && topic.Perm&PermWrite == 0 {
+		s.refuse(r, NoPermission, "the topic[%s] sending message is forbidden", topic.Name)
+		return
+	}
 	most := group.RetryMax
 	if h.most >= 0 {
 		most = h.most
@@ -116,20 +121,25 @@ func (s *Sends) readBack(r *Request) {
 		m.Topic, m.QueueID = group.DLQTopic(), 0
 		m.Properties = setProperty(m.Properties, propertyDelay, "0")
 	} else {
-		topic, _ := s.o.Topics.Lookup(group.RetryTopic())
-		if topic.Perm&PermWrite == 0 && topic.Name != "" {
-			s.refuse(r, NoPermission, "the topic[%s] sending message is forbidden", topic.Name)
-			return
-		}
 		if h.level == 0 {
 			h.level = 3 + rec.ReconsumeTimes
 		}
-		m.Topic, m.QueueID = group.RetryTopic(), rand.Int32N(group.RetryQueues)
+		m.Topic, m.QueueID = group.RetryTopic(), rand.Int32N(retryQueues(&topic, &group))
 		m.Properties = setProperty(m.Properties, propertyDelay, strconv.Itoa(int(h.level)))
 	}
 	m.ReconsumeTimes = rec.ReconsumeTimes + 1
 	m.PreparedTransactionOffset = 0
 	s.putBack(r, &m)
+}
+
+// retryQueues is how many queues of a retry topic get messages: only those that
+// consumers look at. A group may have been given more since its topic was made, and
+// RocketMQ's broker then puts messages where nobody reads them.
+func retryQueues(topic *TopicConfig, group *GroupConfig) int32 {
+	if topic.ReadQueues <= 0 {
+		return group.RetryQueues
+	}
+	return min(group.RetryQueues, topic.ReadQueues)
 }
 
 // backTopic makes sure that a topic is there; if not, the request is served again

@@ -125,3 +125,33 @@ func TestAClientsOwnRetryIsTakenAtOnceOrGoesToTheDeadLetters(t *testing.T) {
 		}
 	}
 }
+
+// A group that got more retry queues than its retry topic has: what is sent back
+// goes where consumers look.
+func TestAMessageSentBackGoesToAQueueThatIsRead(t *testing.T) {
+	f := newSends(t, engine.Options{}, SendsOptions{}, TopicsOptions{})
+	at := f.record(f.send(sendCommand(CodeSendMessageV2, "orders", 0, "", "x"))).PhysicalOffset
+	wantCode(t, f.send(backCommand("g", at, 0)), Success) // makes %RETRY%g with one queue
+	config := NewGroupConfig("g")
+	config.RetryQueues = 1 << 10
+	if err := await(func(done func(error)) { f.groups.Update(config, done) }); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		wantCode(t, f.send(backCommand("g", at, 0)), Success)
+	}
+	f.last("%RETRY%g", 6)
+}
+
+func TestNothingGoesBackWhereTheRetryTopicMayNotBeWritten(t *testing.T) {
+	f := newSends(t, engine.Options{}, SendsOptions{}, TopicsOptions{})
+	at := f.record(f.send(sendCommand(CodeSendMessageV2, "orders", 0, "", "x"))).PhysicalOffset
+	topic := NewTopicConfig("%RETRY%g", 1)
+	topic.Perm = PermRead
+	if err := await(func(done func(error)) { f.topics.Update(topic, done) }); err != nil {
+		t.Fatal(err)
+	}
+	for _, level := range []int{0, -1} {
+		wantCode(t, f.send(backCommand("g", at, level)), NoPermission)
+	}
+}
