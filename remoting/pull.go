@@ -25,16 +25,22 @@ type PullOptions struct {
 	Topic func(name string) (readQueues, perm int32, ok bool)
 	// Group gives a subscription group, which it may make.
 	Group func(name string) (PullGroup, bool)
-	// Subscription gives what a group's members said in their heartbeats.
-	Subscription func(group, topic string) (text, kind string, ok bool)
+	// Subscription gives what a group's members said in their heartbeats, and
+	// whether they broadcast.
+	Subscription func(group, topic string) (s Subscription, broadcast, ok bool)
 	Offsets      *Offsets
 
 	Visible     engine.Visible
 	SlaveReads  bool // a slave serves (slaveReadEnable)
 	NotReadable bool // this broker serves nobody (brokerPermission without 4)
 
-	HotBytes     int64 // what is less than this behind the log's end is taken to be in memory; 0: 256 MiB
-	Slow         int64 // bytes behind the end from which a consumer is sent to a slave; 0: never
+	// HotBytes: what is less than this behind the log's end is read where nobody has
+	// to wait for a disk; 0: 256 MiB.
+	HotBytes int64
+	// NearBytes: a new group begins with the first message of a queue if that is less
+	// than this behind the log's end, and a consumer that is further behind is sent to
+	// a slave; 0: 40 % of the machine's memory (accessMessageInMemoryMaxRatio).
+	NearBytes    int64
 	Messages     int   // of one answer at most; 0: 32 (maxTransferCountOnMessageInMemory)
 	Bytes        int   // but always one message; 0: 256 KiB (maxTransferBytesOnMessageInMemory)
 	ColdMessages int   // the same of what is cold; 0: 8
@@ -53,12 +59,16 @@ type PullOptions struct {
 // PullGroup is what a pull has to know of a subscription group.
 type PullGroup struct {
 	ConsumeEnable bool
+	Broadcast     bool  // its members may (consumeBroadcastEnable)
 	SlowBroker    int64 // whichBrokerWhenConsumeSlowly
 	Broker        int64 // brokerId
 }
 
 func (o *PullOptions) setDefaults() {
 	or(&o.HotBytes, 256<<20)
+	if o.NearBytes == 0 {
+		o.NearBytes = nearBytes()
+	}
 	or(&o.Messages, 32)
 	or(&o.Bytes, 256<<10)
 	or(&o.ColdMessages, 8)
@@ -239,22 +249,13 @@ func (p *Pulls) admit(r *Request, h *pullHeader) (*pull, int32, error) {
 	if h.queue < 0 || h.queue >= queues {
 		return nil, InvalidParameter, fmt.Errorf("queue %d of topic [%s]: it has read queues 0 to %d, group [%s]", h.queue, h.topic, queues-1, h.group)
 	}
-	text, kind := h.subscription, h.kind
-	if h.flags&pullSubscription == 0 {
-		if text, kind, ok = p.o.Subscription(h.group, h.topic); !ok {
-			return nil, SubscriptionNotExist, fmt.Errorf("group [%s] has no member that has subscribed to topic [%s]", h.group, h.topic)
-		}
-	}
-	if kind != "" && kind != "TAG" {
-		return nil, SystemError, fmt.Errorf("this broker does not filter by %.40s, only by TAG", kind)
-	}
-	tags, all := tagsOf(text)
-	if all {
-		tags = nil
+	wanted, code, err := p.wanted(h, &group)
+	if err != nil {
+		return nil, code, err
 	}
 	// What is kept of the header are copies: the header may be part of a frame.
 	q := &pull{
-		r: r, topic: strings.Clone(h.topic), group: group, queue: h.queue, from: h.from, next: h.from, tags: tags,
+		r: r, topic: strings.Clone(h.topic), group: group, queue: h.queue, from: h.from, next: h.from, tags: wanted,
 		most: min(max(int(h.most), 1), p.o.Messages), bytes: p.o.Bytes, owner: p, at: -1,
 	}
 	if h.bytes > 0 {
@@ -267,9 +268,35 @@ func (p *Pulls) admit(r *Request, h *pullHeader) (*pull, int32, error) {
 		}
 		q.wait, q.deadline = true, time.Now().Add(wait)
 	}
-	q.cost = pullCost + int64(len(q.topic)+4*len(tags))
+	q.cost = pullCost + int64(len(q.topic)+4*len(wanted))
 	r.Ext, r.Body = nil, nil
 	return q, 0, nil
+}
+
+// wanted gives the hashes of the tags that a pull wants, nil: all.
+func (p *Pulls) wanted(h *pullHeader, group *PullGroup) (tags []int32, code int32, err error) {
+	var s Subscription
+	if h.flags&pullSubscription != 0 {
+		s = NewSubscription(h.topic, h.subscription, h.kind, 0)
+	} else {
+		var broadcast, ok bool
+		s, broadcast, ok = p.o.Subscription(h.group, h.topic)
+		if broadcast && !group.Broadcast {
+			return nil, NoPermission, fmt.Errorf("the consumer group[%s] can not consume by broadcast way", h.group)
+		}
+		if !ok {
+			return nil, SubscriptionNotExist, fmt.Errorf("group [%s] has no member that has subscribed to topic [%s]", h.group, h.topic)
+		}
+	}
+	if s.Type != tagFilter {
+		return nil, SystemError, noFilter(s.Type)
+	}
+	return s.hashes, 0, nil
+}
+
+// noFilter says that a broker cannot filter by a kind of expression.
+func noFilter(kind string) error {
+	return fmt.Errorf("this broker does not filter messages by %.40s, only by %s", kind, tagFilter)
 }
 
 // pullCost is about what an unanswered pull keeps in memory without its texts.

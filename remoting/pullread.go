@@ -104,7 +104,7 @@ func (q *pull) answer(body []byte) {
 
 // suggest says from which broker the consumer is to pull next.
 func (p *Pulls) suggest(q *pull, found *engine.Pulled) int64 {
-	behind := found.Status == engine.PullFound && p.o.Slow > 0 && p.e.EndOffset()-found.Last > p.o.Slow
+	behind := found.Status == engine.PullFound && p.e.EndOffset()-found.Last > p.o.NearBytes
 	switch {
 	case p.o.SlaveReads && behind:
 		return q.group.SlowBroker
