@@ -3,7 +3,6 @@ package remoting
 import (
 	"encoding/json"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/haengine/haengine/engine"
@@ -164,27 +163,6 @@ func replyJSON(r *Request, v any) {
 	}
 	r.Reply(&Command{Body: body})
 }
-
-// runtime answers with the node's numbers, under RocketMQ's names (28).
-func (a *admin) runtime(r *Request) {
-	s := a.b.o.Engine.Status()
-	number := func(n int64) string { return strconv.FormatInt(n, 10) }
-	replyJSON(r, map[string]any{"table": map[string]string{
-		"bootTimestamp":               number(a.began.UnixMilli()),
-		"brokerActive":                strconv.FormatBool(s.State == engine.StateServing),
-		"brokerVersion":               number(Version),
-		"brokerVersionDesc":           versionName,
-		"commitLogMinOffset":          number(s.MinOffset),
-		"commitLogMaxOffset":          number(s.MaxOffset),
-		"dispatchBehindBytes":         number(s.MaxOffset - s.QueuedOffset),
-		"remainHowManyDataToFlush":    number(s.MaxOffset-s.FlushedOffset) + " B",
-		"sendThreadPoolQueueSize":     number(int64(a.b.sends.Outstanding())),
-		"sendThreadPoolQueueCapacity": number(int64(len(a.b.sends.sends.all))),
-	}})
-}
-
-// versionName is what Version stands for (MQVersion.getVersionDesc).
-const versionName = "V5_3_3"
 
 // haStatus answers with who replicates from whom (HARuntimeInfo).
 func (a *admin) haStatus(r *Request) {

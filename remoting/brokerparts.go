@@ -53,6 +53,7 @@ func (b *Broker) open() (err error) {
 	if err != nil {
 		return err
 	}
+	b.traffic.now = b.counts
 	b.handle()
 	return nil
 }

@@ -41,10 +41,10 @@ type PullOptions struct {
 	// than this behind the log's end, and a consumer that is further behind is sent to
 	// a slave; 0: 40 % of the machine's memory (accessMessageInMemoryMaxRatio).
 	NearBytes    int64
-	Messages     int   // of one answer at most; 0: 32 (maxTransferCountOnMessageInMemory)
-	Bytes        int   // but always one message; 0: 256 KiB (maxTransferBytesOnMessageInMemory)
-	ColdMessages int   // the same of what is cold; 0: 8
-	ColdBytes    int   // 0: 64 KiB
+	Messages     int // of one answer at most; 0: 32 (maxTransferCountOnMessageInMemory)
+	Bytes        int // but always one message; 0: 256 KiB (maxTransferBytesOnMessageInMemory)
+	ColdMessages int // the same of what is cold; 0: 8
+	ColdBytes    int // 0: 64 KiB
 
 	Readers     int           // goroutines that read what is hot; 0: 4
 	ColdReaders int           // and what is cold; 0: 4
@@ -118,6 +118,7 @@ type Pulls struct {
 	holds   holds
 	closed  atomic.Bool
 	unwatch func()
+	traffic pullTraffic
 
 	mu    sync.Mutex
 	peers map[Peer]*pullPeer // those with a pull or a look-up that is not answered

@@ -98,6 +98,7 @@ func (q *pull) answer(body []byte) {
 	}
 	c := &Command{Code: code, Remark: found.Status.String(), Body: body}
 	c.Ext = pullResponse(p.suggest(q, &found), next, found.Min, found.Max)
+	p.traffic.answered(&found)
 	p.leave(q.peer, 1, q.cost)
 	q.r.Reply(c)
 }
