@@ -17,7 +17,11 @@ type admin struct {
 }
 
 func (a *admin) handle(m *Mux) {
-	m.Handle(HandlerFunc(a.configuration), CodeGetAllTopicConfig, CodeGetAllGroups, CodeGetAllConsumerOffset, CodeGetAllDelayOffset)
+	m.Handle(HandlerFunc(a.configuration), CodeGetAllTopicConfig, CodeGetAllGroups, CodeGetAllConsumerOffset)
+	m.Handle(HandlerFunc(a.delayOffsets), CodeGetAllDelayOffset)
+	m.Handle(HandlerFunc(requestModes), CodeGetAllRequestModes)
+	m.Handle(HandlerFunc(checkConfig), CodeCheckClientConfig)
+	m.Handle(HandlerFunc(absent), CodeQueryMessage, CodeEndTransaction, CodeGetTimerCheckpoint, CodeGetTimerMetrics)
 	m.Handle(HandlerFunc(a.changeGroup), CodeUpdateGroup, CodeDeleteGroup)
 	m.Handle(HandlerFunc(a.topicConfig), CodeGetTopicConfig)
 	m.Handle(HandlerFunc(a.topicStats), CodeGetTopicStats)
@@ -39,8 +43,6 @@ func (a *admin) configuration(r *Request) {
 		body = a.b.groups.AppendJSON(nil)
 	case CodeGetAllConsumerOffset:
 		body = a.b.offsets.AppendJSON(nil)
-	case CodeGetAllDelayOffset: // no message is delayed
-		body = append(DataVersion{Timestamp: a.began.UnixMilli()}.AppendJSON([]byte(`{"dataVersion":`)), `,"offsetTable":{}}`...)
 	}
 	r.Reply(&Command{Body: body})
 }
@@ -52,6 +54,10 @@ func (a *admin) changeGroup(r *Request) {
 	}
 	done := func(err error) { replyChange(r, err) }
 	if r.Code == CodeUpdateGroup {
+		if len(r.Body) > smallBodyMax {
+			r.ReplyCode(InvalidParameter, "a group of %d bytes, at most %d are read", len(r.Body), smallBodyMax)
+			return
+		}
 		c, err := ParseGroupConfig(r.Body)
 		if err != nil {
 			done(err)
