@@ -51,6 +51,15 @@ func FindProperty(text, name string) (string, bool) { return commitlog.FindPrope
 // NextProperty cuts the first property off a properties text.
 func NextProperty(text string) (name, value, rest string) { return commitlog.NextProperty(text) }
 
+// DecodeRecord reads one record; see commitlog.DecodeRecord.
+func DecodeRecord(b []byte) (Record, error) { return commitlog.DecodeRecord(b) }
+
+// DueTimestamp is when a message with a delay level is due; see
+// commitlog.DueTimestamp.
+func DueTimestamp(properties string, storeTimestamp int64) (int64, bool) {
+	return commitlog.DueTimestamp(properties, storeTimestamp)
+}
+
 // StoreHost is the node's address in records and in offset message ids.
 func (e *Engine) StoreHost() Host { return e.log.StoreHost() }
 

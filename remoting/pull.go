@@ -52,6 +52,7 @@ type PullOptions struct {
 	PeerBytes   int64         // bytes of answers that one connection has not taken yet, above which no read is begun for it; 0: 8 MiB
 	Pulls       int           // unanswered pulls at most; 0: 262,144
 	PullBytes   int64         // and of memory for them; 0: 128 MiB
+	RetryPause  time.Duration // how long a message that was sent back stays away at most; 0: 10 s
 	HoldLongest time.Duration // the longest that a pull is held, whatever it asks for; 0: 60 s
 	Logger      *slog.Logger
 }
@@ -79,6 +80,7 @@ func (o *PullOptions) setDefaults() {
 	or(&o.PeerBytes, 8<<20)
 	or(&o.Pulls, 256<<10)
 	or(&o.PullBytes, 128<<20)
+	or(&o.RetryPause, retryPause)
 	or(&o.HoldLongest, time.Minute)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -147,6 +149,7 @@ type pull struct {
 	cold  bool // it is read where cold reads are
 
 	deadline time.Time // when it is answered whatever there is
+	due      time.Time // before that there is nothing for it; zero: look when its queue has grown. Written by a reader
 	parked   bool      // held for its time, whatever comes; guarded by holds.mu, as below
 	at       int       // in holds.due; -1: it is not held
 }

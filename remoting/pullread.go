@@ -29,6 +29,7 @@ func (q *pull) run() {
 		q.r.ReplyCode(SystemError, "%v", err)
 		return
 	}
+	body = q.pause(body, &found)
 	q.last = found
 	passed := found.Status == engine.PullNoMatch && q.again // it goes on waiting for one that it wants
 	if (passed || found.Status == engine.PullOverflowOne) && found.Next > q.next {

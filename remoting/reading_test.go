@@ -107,7 +107,7 @@ func newBroker(t testing.TB, e *engine.Engine, o PullOptions) *broker {
 		if name == "w" {
 			return 4, 2, true
 		}
-		return 4, 6, name == "t"
+		return 4, 6, name == "t" || name == "%RETRY%g"
 	}
 	o.Group = func(name string) (PullGroup, bool) {
 		return PullGroup{ConsumeEnable: name != "x", Broadcast: b.mayBroadcast, SlowBroker: 1}, name == "g" || name == "x"

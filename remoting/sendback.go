@@ -12,8 +12,8 @@ import (
 // sendBack takes a message that a consumer could not consume: it goes to the
 // group's retry topic, or to its dead-letter topic after too many times
 // (AbstractSendMessageProcessor.consumerSendMsgBack). RocketMQ delays it by a
-// level that grows with each time; here it comes back at once, with the level in
-// its DELAY property.
+// level that grows with each time; here it comes back after a short pause, with the
+// level in its DELAY property: see retryPause.
 //
 // The message has to be read from the log, which may have to read the disk: a
 // goroutine does that.
@@ -165,6 +165,11 @@ func backProperties(rec *engine.Record) string {
 	}
 	if v, ok := engine.FindProperty(text, propertyOriginID); !ok || v == "" {
 		text = setProperty(text, propertyOriginID, rec.OffsetMsgID())
+	}
+	for _, name := range []string{propertyRealTopic, propertyRealQueue} { // of an earlier delay
+		if _, ok := engine.FindProperty(text, name); ok {
+			text = setProperty(text, name, "")
+		}
 	}
 	return setProperty(text, propertyWait, "false")
 }

@@ -36,7 +36,7 @@ func TestAMessageSentBackGoesToTheRetryTopicAndInTheEndToTheDeadLetters(t *testi
 	if err := await(func(done func(error)) { f.groups.Update(config, done) }); err != nil {
 		t.Fatal(err)
 	}
-	c := sendCommand(CodeSendMessage, "orders", 3, "TAGS\x01TagA\x02WAIT\x01true", "one book")
+	c := sendCommand(CodeSendMessage, "orders", 3, "TAGS\x01TagA\x02WAIT\x01true\x02REAL_TOPIC\x01orders\x02REAL_QID\x013", "one book")
 	c.Ext = c.Ext.With("flag", "7").With("sysFlag", "1")
 	first := f.record(f.send(c))
 	f.peer = newFakePeer("192.0.2.99:1") // the consumer
@@ -54,7 +54,7 @@ func TestAMessageSentBackGoesToTheRetryTopicAndInTheEndToTheDeadLetters(t *testi
 		property := func(name string) string { v, _ := r.Property(name); return v }
 		if r.ReconsumeTimes != n || string(r.Body) != "one book" || r.Flag != 7 || r.SysFlag != 1 || r.BornHost != first.BornHost ||
 			r.BornTimestamp != first.BornTimestamp || property("TAGS") != "TagA" || property("RETRY_TOPIC") != "orders" ||
-			property("ORIGIN_MESSAGE_ID") != first.OffsetMsgID() || property("WAIT") != "false" {
+			property("ORIGIN_MESSAGE_ID") != first.OffsetMsgID() || property("WAIT") != "false" || property("REAL_TOPIC")+property("REAL_QID") != "" {
 			t.Errorf("%s holds %+v", topic, r.Message)
 		}
 		return r
