@@ -35,16 +35,19 @@ func (a *admin) handle(m *Mux) {
 // configuration answers with all of something: slaves take it over. They ask in
 // pages, and take an answer that does not say how many there are for all.
 func (a *admin) configuration(r *Request) {
-	var body []byte
-	switch r.Code {
-	case CodeGetAllTopicConfig:
-		body = a.b.topics.AppendJSON(nil)
-	case CodeGetAllGroups:
-		body = a.b.groups.AppendJSON(nil)
-	case CodeGetAllConsumerOffset:
-		body = a.b.offsets.AppendJSON(nil)
-	}
-	r.Reply(&Command{Body: body})
+	code := r.Code
+	a.b.pulls.later(r, func() { // it may be megabytes: not for a loop
+		var body []byte
+		switch code {
+		case CodeGetAllTopicConfig:
+			body = a.b.topics.AppendJSON(nil)
+		case CodeGetAllGroups:
+			body = a.b.groups.AppendJSON(nil)
+		case CodeGetAllConsumerOffset:
+			body = a.b.offsets.AppendJSON(nil)
+		}
+		r.Reply(&Command{Body: body})
+	})
 }
 
 func (a *admin) changeGroup(r *Request) {

@@ -21,7 +21,7 @@ func machineMemory() int64 {
 	most := int64(math.MaxInt64)
 	var info syscall.Sysinfo_t
 	if err := syscall.Sysinfo(&info); err == nil {
-		most = int64(uint64(info.Totalram) * uint64(info.Unit))
+		most = int64(info.Totalram) * int64(info.Unit)
 	}
 	text, err := os.ReadFile("/sys/fs/cgroup/memory.max") // "max": no limit
 	if n, bad := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && bad == nil {

@@ -104,7 +104,8 @@ func (a *admin) putRates(table map[string]string) {
 	table["getFoundTps"] = t.rates(func(c *counts) int64 { return c.found })
 	table["getMissTps"] = t.rates(func(c *counts) int64 { return c.missed })
 	table["getTotalTps"] = t.rates(func(c *counts) int64 { return c.found + c.missed })
-	table["getTransferredTps"] = t.rates(func(c *counts) int64 { return c.gotten })
+	gotten := t.rates(func(c *counts) int64 { return c.gotten })
+	table["getTransferredTps"], table["getTransferedTps"] = gotten, gotten // 5.x, and 4.9.x
 	now := a.b.counts()
 	table["putMessageTimesTotal"], table["putMessageFailedTimes"] = decimal(now.put), decimal(now.failed)
 	yesterday, today := t.mornings()

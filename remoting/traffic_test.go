@@ -88,7 +88,7 @@ func TestABrokersNumbersAreTold(t *testing.T) {
 	// What mqadmin clusterList prints without a look whether it is there.
 	for _, name := range []string{
 		"sendThreadPoolQueueHeadWaitTimeMills", "pullThreadPoolQueueSize", "pullThreadPoolQueueHeadWaitTimeMills", "ackThreadPoolQueueSize",
-		"ackThreadPoolQueueHeadWaitTimeMills", "pageCacheLockTimeMills", "timerReadBehind", "timerDequeueTps", "getTransferredTps",
+		"ackThreadPoolQueueHeadWaitTimeMills", "pageCacheLockTimeMills", "timerReadBehind", "timerDequeueTps", "getTransferredTps", "getTransferedTps",
 		`msgPutTotalTodayNow":"3"`, `msgGetTotalTodayNow":"3"`, `remainHowManyDataToFlush":"`, `runtime":"[ 0 days, 0 hours, 0 minutes, `,
 	} {
 		if !strings.Contains(text, `"`+name) {
