@@ -183,14 +183,20 @@ func (l *Log) Append(e *Encoded, s Sequencer) (Appended, error) {
 // checkBusy refuses when the append section has been held for too long: its
 // holder hangs in a page fault, that is, in the disk.
 func (l *Log) checkBusy() error {
-	since := l.holding.Load()
-	if since == 0 {
-		return nil
-	}
-	if held := l.opts.Now().Sub(l.began) - time.Duration(since); held > l.opts.BusyTimeout {
+	if held := l.AppendHeld(); held > l.opts.BusyTimeout {
 		return fmt.Errorf("%w: held for %v, at most %v is waited", ErrBusy, held.Round(time.Millisecond), l.opts.BusyTimeout)
 	}
 	return nil
+}
+
+// AppendHeld is for how long the append section is held now; 0: it is free. Any
+// goroutine. RocketMQ CommitLog.lockTimeMills.
+func (l *Log) AppendHeld() time.Duration {
+	since := l.holding.Load()
+	if since == 0 {
+		return 0
+	}
+	return l.opts.Now().Sub(l.began) - time.Duration(since)
 }
 
 // roomLocked makes sure that n bytes and the smallest filler behind them fit

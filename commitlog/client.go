@@ -24,3 +24,9 @@ func NextProperty(text string) (name, value, rest string) {
 	}
 	return name, value, rest
 }
+
+// DueTimestamp is when a message that was stored at a time in milliseconds is due
+// by its DELAY property, in milliseconds; ok is false if it has none above 0. Pure.
+func DueTimestamp(properties string, storeTimestamp int64) (due int64, ok bool) {
+	return dueTimestamp(properties, storeTimestamp)
+}

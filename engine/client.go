@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/haengine/haengine/commitlog"
+import (
+	"time"
+
+	"github.com/haengine/haengine/commitlog"
+)
 
 // What whoever speaks RocketMQ's client protocol needs of the log's format. The
 // functions are commitlog's.
@@ -47,8 +51,24 @@ func FindProperty(text, name string) (string, bool) { return commitlog.FindPrope
 // NextProperty cuts the first property off a properties text.
 func NextProperty(text string) (name, value, rest string) { return commitlog.NextProperty(text) }
 
+// DecodeRecord reads one record; see commitlog.DecodeRecord.
+func DecodeRecord(b []byte) (Record, error) { return commitlog.DecodeRecord(b) }
+
+// DueTimestamp is when a message with a delay level is due; see
+// commitlog.DueTimestamp.
+func DueTimestamp(properties string, storeTimestamp int64) (int64, bool) {
+	return commitlog.DueTimestamp(properties, storeTimestamp)
+}
+
 // StoreHost is the node's address in records and in offset message ids.
 func (e *Engine) StoreHost() Host { return e.log.StoreHost() }
 
 // MaxBody is the largest body of a message, in bytes.
 func (e *Engine) MaxBody() int { return e.opts.MaxBody }
+
+// AppendHeld is for how long the append section is held now: long means that the
+// disk hangs. 0: it is free. Any goroutine.
+func (e *Engine) AppendHeld() time.Duration { return e.log.AppendHeld() }
+
+// MinOffset is where the log's first record begins. Any goroutine.
+func (e *Engine) MinOffset() int64 { return e.log.MinOffset() }

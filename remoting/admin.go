@@ -3,7 +3,6 @@ package remoting
 import (
 	"encoding/json"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/haengine/haengine/engine"
@@ -18,7 +17,11 @@ type admin struct {
 }
 
 func (a *admin) handle(m *Mux) {
-	m.Handle(HandlerFunc(a.configuration), CodeGetAllTopicConfig, CodeGetAllGroups, CodeGetAllConsumerOffset, CodeGetAllDelayOffset)
+	m.Handle(HandlerFunc(a.configuration), CodeGetAllTopicConfig, CodeGetAllGroups, CodeGetAllConsumerOffset)
+	m.Handle(HandlerFunc(a.delayOffsets), CodeGetAllDelayOffset)
+	m.Handle(HandlerFunc(requestModes), CodeGetAllRequestModes)
+	m.Handle(HandlerFunc(checkConfig), CodeCheckClientConfig)
+	m.Handle(HandlerFunc(absent), CodeQueryMessage, CodeEndTransaction, CodeGetTimerCheckpoint, CodeGetTimerMetrics)
 	m.Handle(HandlerFunc(a.changeGroup), CodeUpdateGroup, CodeDeleteGroup)
 	m.Handle(HandlerFunc(a.topicConfig), CodeGetTopicConfig)
 	m.Handle(HandlerFunc(a.topicStats), CodeGetTopicStats)
@@ -32,18 +35,19 @@ func (a *admin) handle(m *Mux) {
 // configuration answers with all of something: slaves take it over. They ask in
 // pages, and take an answer that does not say how many there are for all.
 func (a *admin) configuration(r *Request) {
-	var body []byte
-	switch r.Code {
-	case CodeGetAllTopicConfig:
-		body = a.b.topics.AppendJSON(nil)
-	case CodeGetAllGroups:
-		body = a.b.groups.AppendJSON(nil)
-	case CodeGetAllConsumerOffset:
-		body = a.b.offsets.AppendJSON(nil)
-	case CodeGetAllDelayOffset: // no message is delayed
-		body = append(DataVersion{Timestamp: a.began.UnixMilli()}.AppendJSON([]byte(`{"dataVersion":`)), `,"offsetTable":{}}`...)
-	}
-	r.Reply(&Command{Body: body})
+	code := r.Code
+	a.b.pulls.later(r, func() { // it may be megabytes: not for a loop
+		var body []byte
+		switch code {
+		case CodeGetAllTopicConfig:
+			body = a.b.topics.AppendJSON(nil)
+		case CodeGetAllGroups:
+			body = a.b.groups.AppendJSON(nil)
+		case CodeGetAllConsumerOffset:
+			body = a.b.offsets.AppendJSON(nil)
+		}
+		r.Reply(&Command{Body: body})
+	})
 }
 
 func (a *admin) changeGroup(r *Request) {
@@ -53,6 +57,10 @@ func (a *admin) changeGroup(r *Request) {
 	}
 	done := func(err error) { replyChange(r, err) }
 	if r.Code == CodeUpdateGroup {
+		if len(r.Body) > smallBodyMax {
+			r.ReplyCode(InvalidParameter, "a group of %d bytes, at most %d are read", len(r.Body), smallBodyMax)
+			return
+		}
 		c, err := ParseGroupConfig(r.Body)
 		if err != nil {
 			done(err)
@@ -164,27 +172,6 @@ func replyJSON(r *Request, v any) {
 	}
 	r.Reply(&Command{Body: body})
 }
-
-// runtime answers with the node's numbers, under RocketMQ's names (28).
-func (a *admin) runtime(r *Request) {
-	s := a.b.o.Engine.Status()
-	number := func(n int64) string { return strconv.FormatInt(n, 10) }
-	replyJSON(r, map[string]any{"table": map[string]string{
-		"bootTimestamp":               number(a.began.UnixMilli()),
-		"brokerActive":                strconv.FormatBool(s.State == engine.StateServing),
-		"brokerVersion":               number(Version),
-		"brokerVersionDesc":           versionName,
-		"commitLogMinOffset":          number(s.MinOffset),
-		"commitLogMaxOffset":          number(s.MaxOffset),
-		"dispatchBehindBytes":         number(s.MaxOffset - s.QueuedOffset),
-		"remainHowManyDataToFlush":    number(s.MaxOffset-s.FlushedOffset) + " B",
-		"sendThreadPoolQueueSize":     number(int64(a.b.sends.Outstanding())),
-		"sendThreadPoolQueueCapacity": number(int64(len(a.b.sends.sends.all))),
-	}})
-}
-
-// versionName is what Version stands for (MQVersion.getVersionDesc).
-const versionName = "V5_3_3"
 
 // haStatus answers with who replicates from whom (HARuntimeInfo).
 func (a *admin) haStatus(r *Request) {

@@ -3,6 +3,7 @@ package remoting
 import (
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // The bodies of both statistics have objects as the keys of a map, which is no
@@ -66,12 +67,7 @@ func (a *admin) consumeStats(r *Request) {
 		r.ReplyCode(SystemError, "%v", err)
 		return
 	}
-	var topics []string
-	if topic := r.Ext.Text("topic"); topic != "" {
-		topics = []string{topic}
-	} else {
-		topics = a.topicsOf(group)
-	}
+	topics := a.statsTopics(r.Ext, group)
 	a.b.pulls.later(r, func() {
 		body := []byte(`{"consumeTps":0.0,"offsetTable":{`)
 		first := len(body)
@@ -93,6 +89,29 @@ func (a *admin) consumeStats(r *Request) {
 	})
 }
 
+// topicListSeparator stands between the topics of a request
+// (GetConsumeStatsRequestHeader).
+const topicListSeparator = ";"
+
+// statsTopics are the topics that statistics of a group are asked of: a list, one
+// that the group's members, if there are any, subscribe to, or all.
+func (a *admin) statsTopics(x Ext, group string) []string {
+	if list := x.Text("topicList"); list != "" {
+		topics := strings.Split(list, topicListSeparator)
+		slices.Sort(topics)
+		return slices.Compact(topics)
+	}
+	topic := x.Text("topic")
+	if topic == "" {
+		return a.topicsOf(group)
+	}
+	online, ok := a.b.clients.Consumers(group)
+	if ok && len(online.Subscriptions) > 0 && !slices.ContainsFunc(online.Subscriptions, func(s Subscription) bool { return s.Topic == topic }) {
+		return nil
+	}
+	return []string{topic}
+}
+
 func (a *admin) appendConsumed(body []byte, group, topic string, queue int32, end int64) []byte {
 	at, _ := a.b.offsets.Offset(group, topic, queue)
 	at = max(at, 0)
@@ -108,7 +127,7 @@ func (a *admin) appendConsumed(body []byte, group, topic string, queue int32, en
 func (a *admin) topicsOf(group string) []string {
 	topics := a.b.offsets.Topics(group)
 	online, ok := a.b.clients.Consumers(group)
-	if !ok {
+	if !ok || len(online.Subscriptions) == 0 {
 		return topics
 	}
 	var now []string

@@ -74,6 +74,8 @@ type Broker struct {
 	registrar  atomic.Pointer[Registrar] // nil until it listens: handlers run before it is there
 	stopRoles  func()
 	stopSync   context.CancelFunc
+	traffic    traffic
+	disk       atomic.Pointer[diskState] // nil: not looked at yet
 	background sync.WaitGroup
 }
 
@@ -161,6 +163,8 @@ func (b *Broker) register() {
 	var ctx context.Context
 	ctx, b.stopSync = context.WithCancel(context.Background())
 	b.background.Go(func() { follow.run(ctx) })
+	b.background.Go(func() { b.sample(ctx) })
+	b.background.Go(func() { b.watchDisk(ctx) })
 	events, stop := b.o.Engine.Subscribe(64)
 	b.stopRoles = stop
 	b.background.Go(func() {

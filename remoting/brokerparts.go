@@ -47,12 +47,13 @@ func (b *Broker) open() (err error) {
 	b.locks = NewLocks(o.Logger)
 	b.sends = NewSends(SendsOptions{Engine: o.Engine, Topics: b.topics, Groups: b.groups, Locked: b.locks.Held, Logger: o.Logger})
 	b.pulls, err = NewPulls(o.Engine, PullOptions{
-		Topic: b.readable, Group: b.readers, Subscription: b.subscription, Offsets: b.offsets,
+		Topic: b.readable, Group: b.readers, Subscription: b.clients.subscription, Offsets: b.offsets,
 		Visible: o.Visible, SlaveReads: o.SlaveReads, Logger: o.Logger,
 	})
 	if err != nil {
 		return err
 	}
+	b.traffic.now = b.counts
 	b.handle()
 	return nil
 }
@@ -75,12 +76,7 @@ func (b *Broker) readable(name string) (queues, perm int32, ok bool) {
 // readers is a group as pulls need it.
 func (b *Broker) readers(name string) (PullGroup, bool) {
 	c, ok := b.groups.Lookup(name)
-	return PullGroup{ConsumeEnable: c.ConsumeEnable, SlowBroker: c.WhichBrokerWhenSlow, Broker: c.BrokerID}, ok
-}
-
-func (b *Broker) subscription(group, topic string) (text, kind string, ok bool) {
-	s, ok := b.clients.Subscription(group, topic)
-	return s.Text, s.Type, ok
+	return PullGroup{ConsumeEnable: c.ConsumeEnable, Broadcast: c.ConsumeBroadcastEnable, SlowBroker: c.WhichBrokerWhenSlow, Broker: c.BrokerID}, ok
 }
 
 // topicsChanged tells name servers, before the one who asked for the change is

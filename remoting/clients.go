@@ -159,7 +159,7 @@ func (c *Clients) tell() {
 	c.mu.changed = map[string]bool{}
 	c.mu.Unlock()
 	for group := range changed {
-		if config, ok := c.o.Groups.Lookup(group); ok && !config.NotifyConsumersChanged {
+		if config, ok := c.o.Groups.Peek(group); ok && !config.NotifyConsumersChanged {
 			continue
 		}
 		for _, p := range c.listeners(group) {
@@ -257,6 +257,19 @@ func (c *Clients) Subscription(group, topic string) (Subscription, bool) {
 	}
 	s, ok := g.subscriptions[topic]
 	return s.Subscription, ok
+}
+
+// subscription is Subscription, and whether the group's members broadcast, even if
+// they do not subscribe to the topic.
+func (c *Clients) subscription(group, topic string) (s Subscription, broadcast, ok bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	g := c.mu.consumers[group]
+	if g == nil {
+		return Subscription{}, false, false
+	}
+	found, ok := g.subscriptions[topic]
+	return found.Subscription, g.model == broadcasting, ok
 }
 
 // Subscribers gives the groups with members that subscribe to a topic, in order.

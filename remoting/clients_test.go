@@ -264,27 +264,3 @@ func TestAGroupThatMayNotBeMadeIsLeftOut(t *testing.T) {
 		t.Error("the known group has no retry topic")
 	}
 }
-
-func TestSubscriptionsMatchTagsAsClientsMeanThem(t *testing.T) {
-	const tagA, tagB = 2598919, 2598920 // Java's hashes of TagA and TagB
-	for _, c := range []struct {
-		text       string
-		a, b, none bool
-	}{
-		{"*", true, true, true},
-		{"", true, true, true},
-		{"TagA", true, false, false},
-		{" TagA || TagB ", true, true, false},
-		{"TagB||", false, true, false},
-		{"||", false, false, false},
-	} {
-		s := NewSubscription("t", c.text, "", 0)
-		if s.Matches(tagA) != c.a || s.Matches(tagB) != c.b || s.Matches(0) != c.none {
-			t.Errorf("%q matches %v %v %v", c.text, s.Matches(tagA), s.Matches(tagB), s.Matches(0))
-		}
-	}
-	s := NewSubscription("t", "x", "", 0)
-	if !s.Matches(0x5_0000_0000 + 'x') {
-		t.Error("the high bits of a tags code count")
-	}
-}

@@ -25,6 +25,9 @@ const (
 	CodeUnlockBatch            = 42
 	CodeGetAllConsumerOffset   = 43
 	CodeGetAllDelayOffset      = 45
+	CodeCheckClientConfig      = 46
+	CodeGetTimerCheckpoint     = 60
+	CodeGetTimerMetrics        = 61
 	CodePutKVConfig            = 100
 	CodeGetKVConfig            = 101
 	CodeDeleteKVConfig         = 102
@@ -50,6 +53,7 @@ const (
 	CodeSendBatch              = 320
 	CodeGetTopicConfig         = 351
 	CodeLitePullMessage        = 361
+	CodeGetAllRequestModes     = 402
 	CodeBrokerHeartbeat        = 904
 	CodeGetHAStatus            = 907
 )

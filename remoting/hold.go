@@ -193,20 +193,25 @@ func (h *holds) next() time.Duration {
 	if len(h.due) == 0 {
 		return time.Hour
 	}
-	return max(time.Until(h.due[0].deadline), 0)
+	return max(time.Until(h.due[0].wakes()), 0)
 }
 
-// expire answers those whose time is over.
+// expire answers those whose time is over, and hands those whose message is due to
+// the readers.
 func (h *holds) expire(now time.Time) {
 	for {
 		h.mu.Lock()
-		if len(h.due) == 0 || h.due[0].deadline.After(now) {
+		if len(h.due) == 0 || h.due[0].wakes().After(now) {
 			h.mu.Unlock()
 			return
 		}
 		q := h.due[0]
 		h.removeLocked(q)
 		h.mu.Unlock()
+		if q.deadline.After(now) {
+			h.p.hot.add(&q.peer.hot, q)
+			continue
+		}
 		q.answer(nil)
 	}
 }
@@ -219,7 +224,7 @@ func (h *holds) look(grown []*pull) []*pull {
 	for id, of := range h.queues {
 		_, end, _ := h.p.e.QueueBounds(id.Topic, id.ID)
 		for q := range of {
-			if end > q.next && !q.parked {
+			if end > q.next && !q.parked && q.due.IsZero() {
 				grown = append(grown, q)
 			}
 		}
@@ -241,11 +246,19 @@ func (h *holds) look(grown []*pull) []*pull {
 	return grown
 }
 
-// holdHeap is in the order of deadlines.
+// wakes is when something has to be done with a pull that is held, whatever comes.
+func (q *pull) wakes() time.Time {
+	if !q.due.IsZero() && q.due.Before(q.deadline) {
+		return q.due
+	}
+	return q.deadline
+}
+
+// holdHeap is in the order of wakes.
 type holdHeap []*pull
 
 func (h holdHeap) Len() int           { return len(h) }
-func (h holdHeap) Less(i, k int) bool { return h[i].deadline.Before(h[k].deadline) }
+func (h holdHeap) Less(i, k int) bool { return h[i].wakes().Before(h[k].wakes()) }
 func (h holdHeap) Swap(i, k int) {
 	h[i], h[k] = h[k], h[i]
 	h[i].at, h[k].at = i, k

@@ -12,15 +12,19 @@ import (
 // (REBALANCE_LOCK_MAX_LIVE_TIME); clients ask every 20 s and believe in it for 30.
 const lockTime = time.Minute
 
-// locksMax bounds the queues that are locked, and lockBatchMax those of one request.
+// locksMax bounds the queues that are locked, lockBatchMax and lockBytesMax those
+// of one request, which is read on an event loop.
 const (
 	locksMax     = 1 << 18
 	lockBatchMax = 1 << 14
+	lockBytesMax = 4 << 20
 )
 
 // Locks are which client of a group consumes which queue, for consumers that keep
 // the order (41, 42). They live in memory: after a restart clients ask again
-// within 20 s. Any goroutine. RocketMQ: RebalanceLockManager.
+// within 20 s. A slave gives them, too, as RocketMQ's does outside of its strict
+// mode: clients ask none but a master, and what a slave gave is of use when it has
+// become one. Any goroutine. RocketMQ: RebalanceLockManager.
 type Locks struct {
 	now    func() time.Time
 	logger *slog.Logger
@@ -64,6 +68,10 @@ func (l *Locks) Handle(m *Mux) { m.Handle(l, CodeLockBatch, CodeUnlockBatch) }
 // Serve implements Handler.
 func (l *Locks) Serve(r *Request) {
 	var b lockBody
+	if len(r.Body) > lockBytesMax {
+		r.ReplyCode(InvalidParameter, "a lock request of %d bytes, at most %d are read", len(r.Body), lockBytesMax)
+		return
+	}
 	if err := json.Unmarshal(r.Body, &b); err != nil {
 		r.ReplyCode(SystemError, "the body of a lock request: %v", err)
 		return

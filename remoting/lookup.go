@@ -125,7 +125,7 @@ func (p *Pulls) queryOffset(r *Request, topic string, queue int32) {
 	group = strings.Clone(group)
 	p.later(r, func() {
 		_, at, ok, err := p.e.FirstStoreTime(topic, queue)
-		if err == nil && ok && at >= p.e.EndOffset()-p.o.HotBytes {
+		if err == nil && ok && at >= p.e.EndOffset()-p.o.NearBytes {
 			replyNumber(r, "offset", 0)
 			return
 		}

@@ -96,7 +96,7 @@ func TestAGroupsOffsetsAreStoredAndTold(t *testing.T) {
 	if got := b.ask(CodeQueryConsumerOffset, pullOf{queue: 2}.ext()); got.Code != QueryNotFound {
 		t.Errorf("-1 is an offset: %d %v", got.Code, got.Ext)
 	}
-	b.pulls.o.HotBytes = 0
+	b.pulls.o.NearBytes = 0
 	if got := b.ask(CodeQueryConsumerOffset, pullOf{group: "x"}.ext()); got.Code != QueryNotFound {
 		t.Errorf("a new group on a queue whose first message is far behind: %d", got.Code)
 	}

@@ -170,10 +170,13 @@ func (o *Offsets) entryLocked(group, topic string, queue int32) (*queueOffset, e
 }
 
 // NotePulled notes where a group's pull began (pullOffset of consumer statistics).
-// It is not kept.
+// It is not kept, and leaves half of the room to what is committed.
 func (o *Offsets) NotePulled(group, topic string, queue int32, offset int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.count >= o.o.Most/2 && o.table[offsetKey{topic, group}][queue] == nil {
+		return
+	}
 	if q, err := o.entryLocked(group, topic, queue); err == nil {
 		q.pulled = offset
 	}

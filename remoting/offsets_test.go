@@ -157,8 +157,8 @@ func TestACommitThatGoesBackIsTakenAndLoggedOnce(t *testing.T) {
 
 func TestOffsetsAreBounded(t *testing.T) {
 	o := openOffsets(t, OffsetsOptions{Most: 2})
-	mustCommit(t, o, "g", "t", 0, 1)
 	o.NotePulled("g", "t", 1, 5)
+	mustCommit(t, o, "g", "t", 0, 1)
 	if err := o.Commit("h", "t", 0, 1, nil); !errors.Is(err, ErrTooManyOffsets) {
 		t.Errorf("%v", err)
 	}
@@ -250,5 +250,29 @@ func BenchmarkCommit(b *testing.B) {
 		if err := o.Commit("group-1", "topic-1", 1, at, nil); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// Pulls of groups that commit nothing take no room from those that do.
+func TestPullsLeaveRoomForCommits(t *testing.T) {
+	o, err := OpenOffsets(OffsetsOptions{Most: 8, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	for queue := range int32(100) {
+		o.NotePulled("broadcast", "t", queue, 7)
+	}
+	for queue := range int32(4) {
+		if err := o.Commit("g", "t", queue, 1, nil); err != nil {
+			t.Fatal(err)
+		}
+		o.NotePulled("g", "t", queue, 5)
+		if got := o.PullOffset("g", "t", queue); got != 5 {
+			t.Errorf("queue %d: pulled at %d", queue, got)
+		}
+	}
+	if err := o.Commit("g", "t", 4, 1, nil); !errors.Is(err, ErrTooManyOffsets) {
+		t.Errorf("one more: %v", err)
 	}
 }

@@ -21,45 +21,54 @@ type offsetsNote struct {
 // compact, sorted, the numbers of queues in quotes, which RocketMQ reads, too.
 func (o *Offsets) AppendJSON(dst []byte) []byte {
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.appendLocked(dst)
+	all, version := o.committedLocked(), o.version
+	o.mu.Unlock()
+	return appendOffsets(dst, all, version)
 }
 
-func (o *Offsets) appendLocked(dst []byte) []byte {
-	dst = append(dst, `{"dataVersion":{"counter":`...)
-	dst = strconv.AppendInt(dst, o.version.Counter, 10)
-	dst = append(dst, `,"stateVersion":`...)
-	dst = strconv.AppendInt(dst, o.version.StateVersion, 10)
-	dst = append(dst, `,"timestamp":`...)
-	dst = strconv.AppendInt(dst, o.version.Timestamp, 10)
-	dst = append(dst, `},"offsetTable":{`...)
-	keys := slices.SortedFunc(maps.Keys(o.table), func(a, b offsetKey) int {
-		return cmp.Or(strings.Compare(a.topic, b.topic), strings.Compare(a.group, b.group))
-	})
-	comma := ""
-	for _, k := range keys {
-		queues := o.table[k]
-		if !anyCommitted(queues) {
-			continue
-		}
-		name, err := json.Marshal(k.topic + "@" + k.group)
-		if err != nil {
-			continue // a text never fails
-		}
-		dst = append(append(append(dst, comma...), name...), `:{`...)
-		comma = ""
-		for _, id := range slices.Sorted(maps.Keys(queues)) {
-			if !queues[id].known {
-				continue
+// committed is one committed offset, apart from the table.
+type committed struct {
+	offsetKey
+	queue  int32
+	offset int64
+}
+
+// committedLocked copies what was committed: event loops wait for the lock, so that
+// nothing is sorted or written under it.
+func (o *Offsets) committedLocked() []committed {
+	all := make([]committed, 0, o.count)
+	for k, queues := range o.table {
+		for id, q := range queues {
+			if q.known {
+				all = append(all, committed{k, id, q.committed})
 			}
-			dst = append(append(dst, comma...), '"')
-			dst = strconv.AppendInt(dst, int64(id), 10)
-			dst = append(dst, `":`...)
-			dst = strconv.AppendInt(dst, queues[id].committed, 10)
-			comma = ","
 		}
+	}
+	return all
+}
+
+func appendOffsets(dst []byte, all []committed, version DataVersion) []byte {
+	slices.SortFunc(all, func(a, b committed) int {
+		return cmp.Or(strings.Compare(a.topic, b.topic), strings.Compare(a.group, b.group), cmp.Compare(a.queue, b.queue))
+	})
+	dst = version.AppendJSON(append(dst, `{"dataVersion":`...))
+	dst = append(dst, `,"offsetTable":{`...)
+	for i := range all {
+		c := &all[i]
+		switch {
+		case i == 0 || c.offsetKey != all[i-1].offsetKey:
+			if i > 0 {
+				dst = append(dst, "},"...)
+			}
+			dst = append(appendText(dst, c.topic+"@"+c.group), `:{"`...)
+		default:
+			dst = append(dst, `,"`...)
+		}
+		dst = strconv.AppendInt(dst, int64(c.queue), 10)
+		dst = strconv.AppendInt(append(dst, `":`...), c.offset, 10)
+	}
+	if len(all) > 0 {
 		dst = append(dst, '}')
-		comma = ","
 	}
 	return append(dst, "}}"...)
 }
@@ -111,10 +120,10 @@ func (o *Offsets) Save() error {
 		o.mu.Unlock()
 		return nil
 	}
-	text := o.appendLocked(nil)
+	all, version := o.committedLocked(), o.version
 	o.changed = false
 	o.mu.Unlock()
-	err := o.file.save(text)
+	err := o.file.save(appendOffsets(nil, all, version))
 	if err != nil {
 		o.mu.Lock()
 		o.changed = true

@@ -25,20 +25,26 @@ type PullOptions struct {
 	Topic func(name string) (readQueues, perm int32, ok bool)
 	// Group gives a subscription group, which it may make.
 	Group func(name string) (PullGroup, bool)
-	// Subscription gives what a group's members said in their heartbeats.
-	Subscription func(group, topic string) (text, kind string, ok bool)
+	// Subscription gives what a group's members said in their heartbeats, and
+	// whether they broadcast.
+	Subscription func(group, topic string) (s Subscription, broadcast, ok bool)
 	Offsets      *Offsets
 
 	Visible     engine.Visible
 	SlaveReads  bool // a slave serves (slaveReadEnable)
 	NotReadable bool // this broker serves nobody (brokerPermission without 4)
 
-	HotBytes     int64 // what is less than this behind the log's end is taken to be in memory; 0: 256 MiB
-	Slow         int64 // bytes behind the end from which a consumer is sent to a slave; 0: never
-	Messages     int   // of one answer at most; 0: 32 (maxTransferCountOnMessageInMemory)
-	Bytes        int   // but always one message; 0: 256 KiB (maxTransferBytesOnMessageInMemory)
-	ColdMessages int   // the same of what is cold; 0: 8
-	ColdBytes    int   // 0: 64 KiB
+	// HotBytes: what is less than this behind the log's end is read where nobody has
+	// to wait for a disk; 0: 256 MiB.
+	HotBytes int64
+	// NearBytes: a new group begins with the first message of a queue if that is less
+	// than this behind the log's end, and a consumer that is further behind is sent to
+	// a slave; 0: 40 % of the machine's memory (accessMessageInMemoryMaxRatio).
+	NearBytes    int64
+	Messages     int // of one answer at most; 0: 32 (maxTransferCountOnMessageInMemory)
+	Bytes        int // but always one message; 0: 256 KiB (maxTransferBytesOnMessageInMemory)
+	ColdMessages int // the same of what is cold; 0: 8
+	ColdBytes    int // 0: 64 KiB
 
 	Readers     int           // goroutines that read what is hot; 0: 4
 	ColdReaders int           // and what is cold; 0: 4
@@ -46,6 +52,7 @@ type PullOptions struct {
 	PeerBytes   int64         // bytes of answers that one connection has not taken yet, above which no read is begun for it; 0: 8 MiB
 	Pulls       int           // unanswered pulls at most; 0: 262,144
 	PullBytes   int64         // and of memory for them; 0: 128 MiB
+	RetryPause  time.Duration // how long a message that was sent back stays away at most; 0: 10 s
 	HoldLongest time.Duration // the longest that a pull is held, whatever it asks for; 0: 60 s
 	Logger      *slog.Logger
 }
@@ -53,12 +60,16 @@ type PullOptions struct {
 // PullGroup is what a pull has to know of a subscription group.
 type PullGroup struct {
 	ConsumeEnable bool
+	Broadcast     bool  // its members may (consumeBroadcastEnable)
 	SlowBroker    int64 // whichBrokerWhenConsumeSlowly
 	Broker        int64 // brokerId
 }
 
 func (o *PullOptions) setDefaults() {
 	or(&o.HotBytes, 256<<20)
+	if o.NearBytes == 0 {
+		o.NearBytes = nearBytes()
+	}
 	or(&o.Messages, 32)
 	or(&o.Bytes, 256<<10)
 	or(&o.ColdMessages, 8)
@@ -69,6 +80,7 @@ func (o *PullOptions) setDefaults() {
 	or(&o.PeerBytes, 8<<20)
 	or(&o.Pulls, 256<<10)
 	or(&o.PullBytes, 128<<20)
+	or(&o.RetryPause, retryPause)
 	or(&o.HoldLongest, time.Minute)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -108,6 +120,7 @@ type Pulls struct {
 	holds   holds
 	closed  atomic.Bool
 	unwatch func()
+	traffic pullTraffic
 
 	mu    sync.Mutex
 	peers map[Peer]*pullPeer // those with a pull or a look-up that is not answered
@@ -136,6 +149,7 @@ type pull struct {
 	cold  bool // it is read where cold reads are
 
 	deadline time.Time // when it is answered whatever there is
+	due      time.Time // before that there is nothing for it; zero: look when its queue has grown. Written by a reader
 	parked   bool      // held for its time, whatever comes; guarded by holds.mu, as below
 	at       int       // in holds.due; -1: it is not held
 }
@@ -239,22 +253,13 @@ func (p *Pulls) admit(r *Request, h *pullHeader) (*pull, int32, error) {
 	if h.queue < 0 || h.queue >= queues {
 		return nil, InvalidParameter, fmt.Errorf("queue %d of topic [%s]: it has read queues 0 to %d, group [%s]", h.queue, h.topic, queues-1, h.group)
 	}
-	text, kind := h.subscription, h.kind
-	if h.flags&pullSubscription == 0 {
-		if text, kind, ok = p.o.Subscription(h.group, h.topic); !ok {
-			return nil, SubscriptionNotExist, fmt.Errorf("group [%s] has no member that has subscribed to topic [%s]", h.group, h.topic)
-		}
-	}
-	if kind != "" && kind != "TAG" {
-		return nil, SystemError, fmt.Errorf("this broker does not filter by %.40s, only by TAG", kind)
-	}
-	tags, all := tagsOf(text)
-	if all {
-		tags = nil
+	wanted, code, err := p.wanted(h, &group)
+	if err != nil {
+		return nil, code, err
 	}
 	// What is kept of the header are copies: the header may be part of a frame.
 	q := &pull{
-		r: r, topic: strings.Clone(h.topic), group: group, queue: h.queue, from: h.from, next: h.from, tags: tags,
+		r: r, topic: strings.Clone(h.topic), group: group, queue: h.queue, from: h.from, next: h.from, tags: wanted,
 		most: min(max(int(h.most), 1), p.o.Messages), bytes: p.o.Bytes, owner: p, at: -1,
 	}
 	if h.bytes > 0 {
@@ -267,9 +272,35 @@ func (p *Pulls) admit(r *Request, h *pullHeader) (*pull, int32, error) {
 		}
 		q.wait, q.deadline = true, time.Now().Add(wait)
 	}
-	q.cost = pullCost + int64(len(q.topic)+4*len(tags))
+	q.cost = pullCost + int64(len(q.topic)+4*len(wanted))
 	r.Ext, r.Body = nil, nil
 	return q, 0, nil
+}
+
+// wanted gives the hashes of the tags that a pull wants, nil: all.
+func (p *Pulls) wanted(h *pullHeader, group *PullGroup) (tags []int32, code int32, err error) {
+	var s Subscription
+	if h.flags&pullSubscription != 0 {
+		s = NewSubscription(h.topic, h.subscription, h.kind, 0)
+	} else {
+		var broadcast, ok bool
+		s, broadcast, ok = p.o.Subscription(h.group, h.topic)
+		if broadcast && !group.Broadcast {
+			return nil, NoPermission, fmt.Errorf("the consumer group[%s] can not consume by broadcast way", h.group)
+		}
+		if !ok {
+			return nil, SubscriptionNotExist, fmt.Errorf("group [%s] has no member that has subscribed to topic [%s]", h.group, h.topic)
+		}
+	}
+	if s.Type != tagFilter {
+		return nil, SystemError, noFilter(s.Type)
+	}
+	return s.hashes, 0, nil
+}
+
+// noFilter says that a broker cannot filter by a kind of expression.
+func noFilter(kind string) error {
+	return fmt.Errorf("this broker does not filter messages by %.40s, only by %s", kind, tagFilter)
 }
 
 // pullCost is about what an unanswered pull keeps in memory without its texts.

@@ -33,6 +33,14 @@ func TestPullsAreCheckedInTheRealBrokersOrder(t *testing.T) {
 			t.Errorf("%s: %d %q, want %d", c.name, got.Code, got.Remark, c.code)
 		}
 	}
+	b.broadcasts = true
+	if got := b.pull(pullOf{}); got.Code != NoPermission || !strings.Contains(got.Remark, "broadcast") {
+		t.Errorf("a group that may not broadcast: %d %q", got.Code, got.Remark)
+	}
+	b.mayBroadcast = true
+	if got := b.pull(pullOf{}); got.Code != PullNotFound {
+		t.Errorf("a group that may broadcast: %d %q", got.Code, got.Remark)
+	}
 	b.subs = nil
 	if got := b.pull(pullOf{}); got.Code != SubscriptionNotExist {
 		t.Errorf("no subscription: %d %q", got.Code, got.Remark)
@@ -91,27 +99,6 @@ func TestPullStatusesOfAMaster(t *testing.T) {
 	lite := b.ask(CodeLitePullMessage, pullOf{queue: 1, flags: 22, text: "A"}.ext())
 	if lite.Code != Success {
 		t.Errorf("lite pull: %d %q", lite.Code, lite.Remark)
-	}
-}
-
-func TestTagsAreFilteredByJavasHash(t *testing.T) {
-	if h := javaHash("TagA"); h != 2598919 {
-		t.Errorf("TagA is %d", h)
-	}
-	if h := javaHash("ü💚"); h != (252*31+0xD83D)*31+0xDC9A {
-		t.Errorf("ü💚 is %d", h)
-	}
-	for text, want := range map[string][]int32{
-		"A": {65}, " A || B ||A||": {65, 66}, "||": {}, "*||A": {42, 65},
-	} {
-		if got, all := tagsOf(text); all || !slices.Equal(got, want) {
-			t.Errorf("%q: %v, %v", text, got, all)
-		}
-	}
-	for _, text := range []string{"", "*"} {
-		if _, all := tagsOf(text); !all {
-			t.Errorf("%q is not all", text)
-		}
 	}
 }
 
@@ -248,6 +235,38 @@ func TestWhatIsNotConfirmedIsNotServed(t *testing.T) {
 	got := b.await(held)
 	if offsets, _ := recordsOf(t, got.Body); got.Code != Success || len(offsets) == 0 {
 		t.Errorf("with a replica: %d %v", got.Code, got.Ext)
+	}
+}
+
+// Who is far behind is sent to a slave if slaves serve, and back when it has caught
+// up.
+func TestWhoIsFarBehindIsSentToASlave(t *testing.T) {
+	m := openReadingNode(t, engine.Options{HAListen: "127.0.0.1:0"})
+	e := openReadingNode(t, engine.Options{Role: engine.Slave, Master: m.HAAddr().String()})
+	for range 20 {
+		if _, err := m.Put(context.Background(), &engine.Message{Topic: "t", Body: make([]byte, 1000)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	near := int64(5 * 1100)
+	master := newBroker(t, m, PullOptions{NearBytes: near})
+	slave := newBroker(t, e, PullOptions{NearBytes: near, SlaveReads: true})
+	master.settled()
+	eventuallyRead(t, "the slave has it", func() bool { return e.EndOffset() == m.EndOffset() })
+	slave.settled()
+	for _, c := range []struct {
+		name string
+		b    *broker
+		from int64
+		want int64
+	}{
+		{"no slave serves", master, 0, 0}, {"far behind", master, 0, 1}, {"near", master, 19, 0},
+		{"far behind, on the slave", slave, 0, 1}, {"near, on the slave", slave, 19, 0},
+	} {
+		if got := c.b.pull(pullOf{from: c.from, most: 1}); got.Code != Success || number(t, got, "suggestWhichBrokerId") != c.want {
+			t.Errorf("%s: %d %v", c.name, got.Code, got.Ext)
+		}
+		master.pulls.o.SlaveReads = true
 	}
 }
 

@@ -29,6 +29,7 @@ func (q *pull) run() {
 		q.r.ReplyCode(SystemError, "%v", err)
 		return
 	}
+	body = q.pause(body, &found)
 	q.last = found
 	passed := found.Status == engine.PullNoMatch && q.again // it goes on waiting for one that it wants
 	if (passed || found.Status == engine.PullOverflowOne) && found.Next > q.next {
@@ -98,13 +99,14 @@ func (q *pull) answer(body []byte) {
 	}
 	c := &Command{Code: code, Remark: found.Status.String(), Body: body}
 	c.Ext = pullResponse(p.suggest(q, &found), next, found.Min, found.Max)
+	p.traffic.answered(&found)
 	p.leave(q.peer, 1, q.cost)
 	q.r.Reply(c)
 }
 
 // suggest says from which broker the consumer is to pull next.
 func (p *Pulls) suggest(q *pull, found *engine.Pulled) int64 {
-	behind := found.Status == engine.PullFound && p.o.Slow > 0 && p.e.EndOffset()-found.Last > p.o.Slow
+	behind := found.Status == engine.PullFound && p.e.EndOffset()-found.Last > p.o.NearBytes
 	switch {
 	case p.o.SlaveReads && behind:
 		return q.group.SlowBroker

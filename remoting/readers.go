@@ -2,6 +2,7 @@ package remoting
 
 import (
 	"sync"
+	"time"
 )
 
 // Why consumers' reads are not done on the event loops, although most of them
@@ -27,19 +28,25 @@ type lane struct {
 	stalled []*lanePeer // peers that have work and no room for more bytes
 	stopped bool
 	served  int64 // tasks that were begun
+	length  int   // tasks that wait, over all peers
 	done    sync.WaitGroup
 }
 
 // lanePeer is a peer's share of a lane. Guarded by lane.mu.
 type lanePeer struct {
 	room    func() bool // whether a read may begin; any goroutine
-	waiting []task
+	waiting []waitingTask
 	running int
 	listed  bool // in ready or stalled
 }
 
 // task is one read, on one of the lane's goroutines.
 type task interface{ run() }
+
+type waitingTask struct {
+	task
+	since time.Time
+}
 
 // taskFunc is a function that is a task.
 type taskFunc func()
@@ -64,7 +71,8 @@ func (l *lane) add(p *lanePeer, t task) {
 		t.run()
 		return
 	}
-	p.waiting = append(p.waiting, t)
+	p.waiting = append(p.waiting, waitingTask{t, time.Now()})
+	l.length++
 	l.listLocked(p)
 	l.mu.Unlock()
 }
@@ -107,6 +115,17 @@ func (l *lane) stop() {
 	l.done.Wait()
 }
 
+// queue tells how many tasks wait, and how long the oldest of peers whose turn may
+// come has waited: one that has no room waits for its client.
+func (l *lane) queue(now time.Time) (length int, oldest time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range l.ready {
+		oldest = max(oldest, now.Sub(p.waiting[0].since))
+	}
+	return l.length, oldest
+}
+
 func (l *lane) serve() {
 	defer l.done.Done()
 	l.mu.Lock()
@@ -123,8 +142,9 @@ func (l *lane) serve() {
 		l.ready = l.ready[1:]
 		p.listed = false
 		t := p.waiting[0]
-		p.waiting[0] = nil
+		p.waiting[0] = waitingTask{}
 		p.waiting = p.waiting[1:]
+		l.length--
 		p.running++
 		l.served++
 		l.listLocked(p)

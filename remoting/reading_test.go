@@ -62,6 +62,8 @@ type broker struct {
 	offsets *Offsets
 	mux     Mux
 	subs    map[string]string // topic: subscription of group g
+
+	broadcasts, mayBroadcast bool // the members of group g
 }
 
 func openReadingNode(t testing.TB, o engine.Options) *engine.Engine {
@@ -105,14 +107,14 @@ func newBroker(t testing.TB, e *engine.Engine, o PullOptions) *broker {
 		if name == "w" {
 			return 4, 2, true
 		}
-		return 4, 6, name == "t"
+		return 4, 6, name == "t" || name == "%RETRY%g"
 	}
 	o.Group = func(name string) (PullGroup, bool) {
-		return PullGroup{ConsumeEnable: name != "x", SlowBroker: 1}, name == "g" || name == "x"
+		return PullGroup{ConsumeEnable: name != "x", Broadcast: b.mayBroadcast, SlowBroker: 1}, name == "g" || name == "x"
 	}
-	o.Subscription = func(group, topic string) (string, string, bool) {
+	o.Subscription = func(group, topic string) (Subscription, bool, bool) {
 		text, ok := b.subs[topic]
-		return text, "TAG", ok && group == "g"
+		return NewSubscription(topic, text, "", 0), b.broadcasts, ok && group == "g"
 	}
 	if b.pulls, err = NewPulls(e, o); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/haengine/haengine/engine"
 )
@@ -49,6 +50,9 @@ type Sends struct {
 	backs chan *Request
 	stop  context.CancelFunc
 	done  sync.WaitGroup
+
+	messages atomic.Int64 // that were stored
+	refusals atomic.Int64 // requests that were not
 }
 
 // NewSends begins to take messages. The caller must Close it.
@@ -109,6 +113,7 @@ func (s *Sends) Serve(r *Request) {
 
 // refuse answers a send that was not stored.
 func (s *Sends) refuse(r *Request, code int32, format string, args ...any) {
+	s.refusals.Add(1)
 	r.Reply(&Command{Code: code, Remark: fmt.Sprintf(format, args...), Ext: s.about})
 }
 

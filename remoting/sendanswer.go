@@ -37,6 +37,7 @@ type sendAnswer struct {
 // stored answers a send whose put has ended. Whatever the status, the message is
 // in the log: clients read all of the fields for each of the codes.
 func (s *Sends) stored(w *pendingSend, r engine.PutResult, err error) {
+	s.messages.Add(int64(r.Messages))
 	if w.back {
 		s.storedBack(w, r, err)
 		return

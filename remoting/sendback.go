@@ -12,8 +12,8 @@ import (
 // sendBack takes a message that a consumer could not consume: it goes to the
 // group's retry topic, or to its dead-letter topic after too many times
 // (AbstractSendMessageProcessor.consumerSendMsgBack). RocketMQ delays it by a
-// level that grows with each time; here it comes back at once, with the level in
-// its DELAY property.
+// level that grows with each time; here it comes back after a short pause, with the
+// level in its DELAY property: see retryPause.
 //
 // The message has to be read from the log, which may have to read the disk: a
 // goroutine does that.
@@ -103,6 +103,11 @@ func (s *Sends) readBack(r *Request) {
 		s.refuse(r, SystemError, "look message by offset failed, %d: %v", h.offset, err)
 		return
 	}
+	topic, _ := s.o.Topics.Lookup(group.RetryTopic())
+	if topic.Name != "" && topic.Perm&PermWrite == 0 {
+		s.refuse(r, NoPermission, "the topic[%s] sending message is forbidden", topic.Name)
+		return
+	}
 	most := group.RetryMax
 	if h.most >= 0 {
 		most = h.most
@@ -116,20 +121,25 @@ func (s *Sends) readBack(r *Request) {
 		m.Topic, m.QueueID = group.DLQTopic(), 0
 		m.Properties = setProperty(m.Properties, propertyDelay, "0")
 	} else {
-		topic, _ := s.o.Topics.Lookup(group.RetryTopic())
-		if topic.Perm&PermWrite == 0 && topic.Name != "" {
-			s.refuse(r, NoPermission, "the topic[%s] sending message is forbidden", topic.Name)
-			return
-		}
 		if h.level == 0 {
 			h.level = 3 + rec.ReconsumeTimes
 		}
-		m.Topic, m.QueueID = group.RetryTopic(), rand.Int32N(group.RetryQueues)
+		m.Topic, m.QueueID = group.RetryTopic(), rand.Int32N(retryQueues(&topic, &group))
 		m.Properties = setProperty(m.Properties, propertyDelay, strconv.Itoa(int(h.level)))
 	}
 	m.ReconsumeTimes = rec.ReconsumeTimes + 1
 	m.PreparedTransactionOffset = 0
 	s.putBack(r, &m)
+}
+
+// retryQueues is how many queues of a retry topic get messages: only those that
+// consumers look at. A group may have been given more since its topic was made, and
+// RocketMQ's broker then puts messages where nobody reads them.
+func retryQueues(topic *TopicConfig, group *GroupConfig) int32 {
+	if topic.ReadQueues <= 0 {
+		return group.RetryQueues
+	}
+	return min(group.RetryQueues, topic.ReadQueues)
 }
 
 // backTopic makes sure that a topic is there; if not, the request is served again
@@ -155,6 +165,11 @@ func backProperties(rec *engine.Record) string {
 	}
 	if v, ok := engine.FindProperty(text, propertyOriginID); !ok || v == "" {
 		text = setProperty(text, propertyOriginID, rec.OffsetMsgID())
+	}
+	for _, name := range []string{propertyRealTopic, propertyRealQueue} { // of an earlier delay
+		if _, ok := engine.FindProperty(text, name); ok {
+			text = setProperty(text, name, "")
+		}
 	}
 	return setProperty(text, propertyWait, "false")
 }

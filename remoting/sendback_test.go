@@ -36,7 +36,7 @@ func TestAMessageSentBackGoesToTheRetryTopicAndInTheEndToTheDeadLetters(t *testi
 	if err := await(func(done func(error)) { f.groups.Update(config, done) }); err != nil {
 		t.Fatal(err)
 	}
-	c := sendCommand(CodeSendMessage, "orders", 3, "TAGS\x01TagA\x02WAIT\x01true", "one book")
+	c := sendCommand(CodeSendMessage, "orders", 3, "TAGS\x01TagA\x02WAIT\x01true\x02REAL_TOPIC\x01orders\x02REAL_QID\x013", "one book")
 	c.Ext = c.Ext.With("flag", "7").With("sysFlag", "1")
 	first := f.record(f.send(c))
 	f.peer = newFakePeer("192.0.2.99:1") // the consumer
@@ -54,7 +54,7 @@ func TestAMessageSentBackGoesToTheRetryTopicAndInTheEndToTheDeadLetters(t *testi
 		property := func(name string) string { v, _ := r.Property(name); return v }
 		if r.ReconsumeTimes != n || string(r.Body) != "one book" || r.Flag != 7 || r.SysFlag != 1 || r.BornHost != first.BornHost ||
 			r.BornTimestamp != first.BornTimestamp || property("TAGS") != "TagA" || property("RETRY_TOPIC") != "orders" ||
-			property("ORIGIN_MESSAGE_ID") != first.OffsetMsgID() || property("WAIT") != "false" {
+			property("ORIGIN_MESSAGE_ID") != first.OffsetMsgID() || property("WAIT") != "false" || property("REAL_TOPIC")+property("REAL_QID") != "" {
 			t.Errorf("%s holds %+v", topic, r.Message)
 		}
 		return r
@@ -123,5 +123,35 @@ func TestAClientsOwnRetryIsTakenAtOnceOrGoesToTheDeadLetters(t *testing.T) {
 		if r.Topic != c.topic || delay != c.delay || strconv.Itoa(int(r.ReconsumeTimes)) != c.times {
 			t.Errorf("%+v: stored in %s with DELAY %s, %d times", c, r.Topic, delay, r.ReconsumeTimes)
 		}
+	}
+}
+
+// A group that got more retry queues than its retry topic has: what is sent back
+// goes where consumers look.
+func TestAMessageSentBackGoesToAQueueThatIsRead(t *testing.T) {
+	f := newSends(t, engine.Options{}, SendsOptions{}, TopicsOptions{})
+	at := f.record(f.send(sendCommand(CodeSendMessageV2, "orders", 0, "", "x"))).PhysicalOffset
+	wantCode(t, f.send(backCommand("g", at, 0)), Success) // makes %RETRY%g with one queue
+	config := NewGroupConfig("g")
+	config.RetryQueues = 1 << 10
+	if err := await(func(done func(error)) { f.groups.Update(config, done) }); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		wantCode(t, f.send(backCommand("g", at, 0)), Success)
+	}
+	f.last("%RETRY%g", 6)
+}
+
+func TestNothingGoesBackWhereTheRetryTopicMayNotBeWritten(t *testing.T) {
+	f := newSends(t, engine.Options{}, SendsOptions{}, TopicsOptions{})
+	at := f.record(f.send(sendCommand(CodeSendMessageV2, "orders", 0, "", "x"))).PhysicalOffset
+	topic := NewTopicConfig("%RETRY%g", 1)
+	topic.Perm = PermRead
+	if err := await(func(done func(error)) { f.topics.Update(topic, done) }); err != nil {
+		t.Fatal(err)
+	}
+	for _, level := range []int{0, -1} {
+		wantCode(t, f.send(backCommand("g", at, level)), NoPermission)
 	}
 }

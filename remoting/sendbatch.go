@@ -2,6 +2,7 @@ package remoting
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/haengine/haengine/engine"
@@ -31,6 +32,7 @@ func (s *Sends) batch(r *Request, h *sendHeader, p *sendProperties, topic *Topic
 		return false
 	}
 	common := s.message(r, h, topic)
+	firstWaits := true
 	for i := range messages {
 		m := &messages[i]
 		var own sendProperties
@@ -41,6 +43,9 @@ func (s *Sends) batch(r *Request, h *sendHeader, p *sendProperties, topic *Topic
 		if !s.supported(r, h, &own, false) {
 			return false
 		}
+		if i == 0 {
+			firstWaits = !own.noWait
+		}
 		flag, properties, body := m.Flag, m.Properties, m.Body
 		if own.pop {
 			properties = setProperty(properties, propertyPop, "")
@@ -49,8 +54,8 @@ func (s *Sends) batch(r *Request, h *sendHeader, p *sendProperties, topic *Topic
 		m.Flag, m.Properties, m.Body = flag, properties, body
 		o.batch = append(o.batch, m)
 	}
-	if p.noWait { // the put asks the first message
-		messages[0].Properties = setProperty(messages[0].Properties, propertyWait, "false")
+	if p.noWait == firstWaits { // the put asks the first message, RocketMQ's the header
+		messages[0].Properties = setProperty(messages[0].Properties, propertyWait, strconv.FormatBool(!p.noWait))
 	}
 	o.messages = messages
 	o.batch = slices.Clip(o.batch)

@@ -17,6 +17,8 @@ const (
 	propertyRetryTopic  = "RETRY_TOPIC"
 	propertyOriginID    = "ORIGIN_MESSAGE_ID"
 	propertyPop         = "POP_CK"
+	propertyRealTopic   = "REAL_TOPIC"
+	propertyRealQueue   = "REAL_QID"
 )
 
 // sendProperties is what a broker has to know of a message's properties.

@@ -55,11 +55,14 @@ func TestAStoredButUnconfirmedSendSaysSo(t *testing.T) {
 	batch := clientBatch(engine.Message{Body: []byte("a")}, engine.Message{Body: []byte("b")})
 	wantCode(t, f.send(sendCommand(CodeSendBatch, "orders", 2, "", batch)), SlaveNotAvailable)
 	wantCode(t, f.send(sendCommand(CodeSendBatch, "orders", 2, "WAIT\x01false\x02", batch)), Success)
+	// As with the real broker the header decides, not a message.
+	batch = clientBatch(engine.Message{Body: []byte("a"), Properties: "WAIT\x01false"}, engine.Message{Body: []byte("b")})
+	wantCode(t, f.send(sendCommand(CodeSendBatch, "orders", 2, "", batch)), SlaveNotAvailable)
 
 	rawReplica(t, f.engine)
 	a = f.send(sendCommand(CodeSendMessageV2, "orders", 2, "", "y"))
 	wantCode(t, a, FlushSlaveTimeout)
-	if string(f.record(a).Body) != "y" || a.Ext.Text("queueOffset") != "6" {
+	if string(f.record(a).Body) != "y" || a.Ext.Text("queueOffset") != "8" {
 		t.Errorf("answer %+v", a.Ext)
 	}
 }
