@@ -2,6 +2,8 @@ package remoting
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -11,7 +13,12 @@ import (
 type NameServerOptions struct {
 	Expiry time.Duration // silence after which a broker is gone, unless it says otherwise; 0: 120 s (brokerNotActiveTimeout)
 	Scan   time.Duration // between looks for those; 0: 5 s (scanNotActiveBrokerInterval)
-	Logger *slog.Logger  // nil: slog.Default()
+
+	// What others may register; a broker of this process always may.
+	Brokers int // addresses at most; 0: 1024
+	Topics  int // at most, each counting once for each broker that has it; 0: 262,144
+
+	Logger *slog.Logger // nil: slog.Default()
 }
 
 // NameServer knows which brokers there are and which topics they have
@@ -19,16 +26,21 @@ type NameServerOptions struct {
 // call Register. All is in memory, key-value configuration, too. Any goroutine.
 type NameServer struct {
 	o     NameServerOptions
+	work  *lane // what takes long
 	stop  chan struct{}
 	ended chan struct{}
 
 	mu sync.RWMutex // guards what follows; held for short, no call leaves with it
 	// topics are queues by topic and broker name.
 	topics  map[string]map[string]Queues
+	count   int                     // of Queues in topics
 	brokers map[string]*brokerEntry // by broker name
 	live    map[brokerKey]*liveBroker
 	peers   map[Peer]struct{} // whose end we asked to be told of
 	kv      map[string]map[string]string
+	kvBytes int
+	askers  map[Peer]*asker // connections with requests for work
+	waiting int64           // bytes of those
 }
 
 // Queues are one broker's queues of a topic, as routes tell them (QueueData).
@@ -75,26 +87,32 @@ type liveBroker struct {
 // NewNameServer starts a name server. The caller must Close it.
 func NewNameServer(o NameServerOptions) *NameServer {
 	s := newNameServer(o)
+	s.work = newLane(1, 1, nil)
 	go s.scan()
 	return s
 }
 
-// newNameServer makes one that does not look for silent brokers.
+// newNameServer makes one without goroutines: it does not look for silent brokers,
+// and Serve is not for it.
 func newNameServer(o NameServerOptions) *NameServer {
 	o.Expiry = cmp.Or(o.Expiry, 120*time.Second)
 	o.Scan = cmp.Or(o.Scan, 5*time.Second)
+	o.Brokers = cmp.Or(o.Brokers, 1024)
+	o.Topics = cmp.Or(o.Topics, 256<<10)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	return &NameServer{
 		o: o, stop: make(chan struct{}), ended: make(chan struct{}),
 		topics: map[string]map[string]Queues{}, brokers: map[string]*brokerEntry{}, live: map[brokerKey]*liveBroker{},
-		peers: map[Peer]struct{}{}, kv: map[string]map[string]string{},
+		peers: map[Peer]struct{}{}, kv: map[string]map[string]string{}, askers: map[Peer]*asker{},
 	}
 }
 
-// Close ends the search for silent brokers. It must be called once.
+// Close ends the search for silent brokers, after all that waits is answered. It
+// must be called once.
 func (s *NameServer) Close() {
 	close(s.stop)
 	<-s.ended
+	s.work.stop()
 }
 
 func (s *NameServer) scan() {
@@ -130,36 +148,44 @@ func (s *NameServer) expire(now time.Time) {
 	}
 }
 
+// errOneTopic refuses a broker whose first registration is RocketMQ's form for one
+// changed topic of a broker that is known.
+var errOneTopic = errors.New("register broker failed: a new broker has one topic, want none or at least two")
+
 // Register takes a broker in or renews it, with all its topics: those that are
-// missing stay in routes. A peer of nil is this process. It tells nothing, and
-// ok is false, if the broker is new and has exactly one topic: that form is
-// RocketMQ's for a single changed topic of a broker that is known.
-func (s *NameServer) Register(r *Registration, peer Peer) (answer Registered, ok bool) {
+// missing stay in routes. A peer of nil is this process. A broker that is refused,
+// with errOneTopic or ErrTooMany, changes nothing.
+func (s *NameServer) Register(r *Registration, peer Peer) (Registered, error) {
 	s.mu.Lock()
-	answer, ok, watch := s.registerLocked(r, peer)
+	answer, watch, err := s.registerLocked(r, peer)
 	s.mu.Unlock()
 	if watch {
 		peer.OnClose(func() { s.peerClosed(peer) })
 	}
-	return answer, ok
+	return answer, err
 }
 
-func (s *NameServer) registerLocked(r *Registration, peer Peer) (answer Registered, ok, watch bool) {
+func (s *NameServer) registerLocked(r *Registration, peer Peer) (answer Registered, watch bool, err error) {
 	b := s.brokers[r.Broker]
-	isNew := b == nil
-	if isNew {
+	if b == nil {
 		b = &brokerEntry{addrs: map[int64]string{}}
 	}
 	before, known := b.addrs[r.ID]
+	var old *liveBroker // the other one that has the id
 	if known && before != r.Address {
-		old := s.live[brokerKey{r.Cluster, before}]
+		old = s.live[brokerKey{r.Cluster, before}]
 		if old != nil && old.version.StateVersion > r.Version.StateVersion {
-			return Registered{}, true, false // the one that is there knows better
+			return Registered{}, false, nil // it knows better
 		}
-		delete(s.live, brokerKey{r.Cluster, before})
 	}
 	if !known && len(r.Topics) == 1 {
-		return Registered{}, false, false
+		return Registered{}, false, errOneTopic
+	}
+	if err := s.roomLocked(r, peer); err != nil {
+		return Registered{}, false, err
+	}
+	if old != nil {
+		delete(s.live, brokerKey{r.Cluster, before})
 	}
 	for id, addr := range b.addrs {
 		if addr == r.Address && id != r.ID {
@@ -192,7 +218,27 @@ func (s *NameServer) registerLocked(r *Registration, peer Peer) (answer Register
 			watch = true
 		}
 	}
-	return answer, true, watch
+	return answer, watch, nil
+}
+
+// roomLocked refuses what would be too much. Nobody knows who registers.
+func (s *NameServer) roomLocked(r *Registration, peer Peer) error {
+	if peer == nil {
+		return nil
+	}
+	if s.live[brokerKey{r.Cluster, r.Address}] == nil && len(s.live) >= s.o.Brokers {
+		return fmt.Errorf("%w: there are %d brokers of at most %d", ErrTooMany, len(s.live), s.o.Brokers)
+	}
+	count := s.count
+	for topic := range r.Topics {
+		if _, there := s.topics[topic][r.Broker]; !there {
+			count++
+		}
+	}
+	if count > s.o.Topics {
+		return fmt.Errorf("%w: there would be %d topics of brokers, at most %d may be", ErrTooMany, count, s.o.Topics)
+	}
+	return nil
 }
 
 func (b *brokerEntry) smallest() int64 {
@@ -215,8 +261,12 @@ func (s *NameServer) takeTopicsLocked(r *Registration, changed bool) {
 			of = map[string]Queues{}
 			s.topics[topic] = of
 		}
-		if _, there := of[r.Broker]; changed || !there {
+		_, there := of[r.Broker]
+		if changed || !there {
 			of[r.Broker] = queues
+		}
+		if !there {
+			s.count++
 		}
 	}
 }
@@ -242,11 +292,21 @@ func (s *NameServer) removeLocked(key brokerKey, broker string, id int64) {
 		return
 	}
 	delete(s.brokers, broker)
-	for topic, of := range s.topics {
-		delete(of, broker)
-		if len(of) == 0 {
-			delete(s.topics, topic)
-		}
+	for topic := range s.topics {
+		s.forgetLocked(topic, broker)
+	}
+}
+
+// forgetLocked takes a topic of a broker's out of routes.
+func (s *NameServer) forgetLocked(topic, broker string) {
+	of := s.topics[topic]
+	if _, there := of[broker]; !there {
+		return
+	}
+	delete(of, broker)
+	s.count--
+	if len(of) == 0 {
+		delete(s.topics, topic)
 	}
 }
 

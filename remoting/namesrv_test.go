@@ -101,7 +101,7 @@ func TestRouteIsWrittenAsClientsReadIt(t *testing.T) {
 func TestRegistrations(t *testing.T) {
 	_, s := nameServer(t, NameServerOptions{})
 	c := dial(t, s, nil)
-	if a := ask(t, c, registerCommand("one", "0", "h:1", "1", oneTopic)); a.Code != SystemError || a.Remark != "register broker failed" {
+	if a := ask(t, c, registerCommand("one", "0", "h:1", "1", oneTopic)); a.Code != SystemError || !strings.HasPrefix(a.Remark, "register broker failed") {
 		t.Errorf("a new broker with one topic: %+v", a)
 	}
 	if got := string(mustCall(t, c, &Command{Code: CodeGetClusterInfo}).Body); got != `{"brokerAddrTable":{},"clusterAddrTable":{}}` {
@@ -338,7 +338,7 @@ func FuzzRegistration(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, broker, id string) {
 		n := newNameServer(NameServerOptions{Logger: slog.New(slog.DiscardHandler)})
 		serve := func(code int32, x Ext, body []byte) (answer Command) {
-			n.Serve(NewRequest(Command{Code: code, Ext: x, Body: body}, nil, func(c *Command) { answer = *c }))
+			n.answer(NewRequest(Command{Code: code, Ext: x, Body: body}, nil, func(c *Command) { answer = *c }))
 			return answer
 		}
 		x := Ext{{"brokerName", broker}, {"brokerId", id}, {"clusterName", "C"}, {"brokerAddr", "h:1"}, {"haServerAddr", "h:2"}, {"topic", "T"}}
