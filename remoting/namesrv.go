@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 )
@@ -34,9 +35,9 @@ type NameServer struct {
 	// topics are queues by topic and broker name.
 	topics  map[string]map[string]Queues
 	count   int                     // of Queues in topics
-	brokers map[string]*brokerEntry // by broker name
-	live    map[brokerKey]*liveBroker
-	peers   map[Peer]struct{} // whose end we asked to be told of
+	brokers map[string]*brokerEntry // by broker name; each address is in live, too, under this name
+	live    map[string]*liveBroker  // by address, which stands for a process that registers
+	peers   map[Peer]struct{}       // whose end we asked to be told of
 	kv      map[string]map[string]string
 	kvBytes int
 	askers  map[Peer]*asker // connections with requests for work
@@ -71,9 +72,6 @@ type brokerEntry struct {
 	addrs   map[int64]string
 }
 
-// brokerKey names a process that registers (BrokerAddrInfo).
-type brokerKey struct{ cluster, addr string }
-
 type liveBroker struct {
 	broker    string
 	id        int64
@@ -102,7 +100,7 @@ func newNameServer(o NameServerOptions) *NameServer {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	return &NameServer{
 		o: o, stop: make(chan struct{}), ended: make(chan struct{}),
-		topics: map[string]map[string]Queues{}, brokers: map[string]*brokerEntry{}, live: map[brokerKey]*liveBroker{},
+		topics: map[string]map[string]Queues{}, brokers: map[string]*brokerEntry{}, live: map[string]*liveBroker{},
 		peers: map[Peer]struct{}{}, kv: map[string]map[string]string{}, askers: map[Peer]*asker{},
 	}
 }
@@ -134,13 +132,13 @@ func (s *NameServer) scan() {
 func (s *NameServer) expire(now time.Time) {
 	var gone []Peer
 	s.mu.Lock()
-	for key, l := range s.live {
+	for addr, l := range s.live {
 		if l.peer == nil || now.Sub(l.seen) <= l.timeout {
 			continue
 		}
-		s.o.Logger.Warn("broker is silent and no longer in routes", "broker", l.broker, "id", l.id, "address", key.addr, "silent", now.Sub(l.seen))
+		s.o.Logger.Warn("broker is silent and no longer in routes", "broker", l.broker, "id", l.id, "address", addr, "silent", now.Sub(l.seen))
 		gone = append(gone, l.peer)
-		s.removeLocked(key, l.broker, l.id)
+		s.removeLocked(addr)
 	}
 	s.mu.Unlock()
 	for _, p := range gone {
@@ -171,12 +169,9 @@ func (s *NameServer) registerLocked(r *Registration, peer Peer) (answer Register
 		b = &brokerEntry{addrs: map[int64]string{}}
 	}
 	before, known := b.addrs[r.ID]
-	var old *liveBroker // the other one that has the id
-	if known && before != r.Address {
-		old = s.live[brokerKey{r.Cluster, before}]
-		if old != nil && old.version.StateVersion > r.Version.StateVersion {
-			return Registered{}, false, nil // it knows better
-		}
+	moved := known && before != r.Address
+	if old := s.live[before]; moved && old != nil && old.version.StateVersion > r.Version.StateVersion {
+		return Registered{}, false, nil // the one that has the id knows better
 	}
 	if !known && len(r.Topics) == 1 {
 		return Registered{}, false, errOneTopic
@@ -184,8 +179,13 @@ func (s *NameServer) registerLocked(r *Registration, peer Peer) (answer Register
 	if err := s.roomLocked(r, peer); err != nil {
 		return Registered{}, false, err
 	}
-	if old != nil {
-		delete(s.live, brokerKey{r.Cluster, before})
+	if moved {
+		delete(s.live, before)
+	}
+	last := s.live[r.Address]
+	if last != nil && last.broker != r.Broker {
+		s.removeLocked(r.Address) // it has another name now
+		last = nil
 	}
 	for id, addr := range b.addrs {
 		if addr == r.Address && id != r.ID {
@@ -193,13 +193,10 @@ func (s *NameServer) registerLocked(r *Registration, peer Peer) (answer Register
 		}
 	}
 	s.brokers[r.Broker], b.cluster, b.addrs[r.ID] = b, r.Cluster, r.Address
-
-	key := brokerKey{r.Cluster, r.Address}
-	last := s.live[key]
 	if r.ID == 0 || r.MaySubstitute && b.smallest() == r.ID {
 		s.takeTopicsLocked(r, last == nil || !known || last.version != r.Version)
 	}
-	s.live[key] = &liveBroker{
+	s.live[r.Address] = &liveBroker{
 		broker: r.Broker, id: r.ID, peer: peer, seen: time.Now(), timeout: cmp.Or(r.Timeout, s.o.Expiry), version: r.Version, haAddress: r.HAAddress,
 	}
 	if last == nil {
@@ -207,9 +204,7 @@ func (s *NameServer) registerLocked(r *Registration, peer Peer) (answer Register
 	}
 	if r.ID != 0 {
 		if master, there := b.addrs[0]; there {
-			if l := s.live[brokerKey{r.Cluster, master}]; l != nil {
-				answer = Registered{MasterAddress: master, MasterHAAddress: l.haAddress}
-			}
+			answer = Registered{MasterAddress: master, MasterHAAddress: s.live[master].haAddress}
 		}
 	}
 	if peer != nil {
@@ -226,7 +221,7 @@ func (s *NameServer) roomLocked(r *Registration, peer Peer) error {
 	if peer == nil {
 		return nil
 	}
-	if s.live[brokerKey{r.Cluster, r.Address}] == nil && len(s.live) >= s.o.Brokers {
+	if s.live[r.Address] == nil && len(s.live) >= s.o.Brokers {
 		return fmt.Errorf("%w: there are %d brokers of at most %d", ErrTooMany, len(s.live), s.o.Brokers)
 	}
 	count := s.count
@@ -271,23 +266,24 @@ func (s *NameServer) takeTopicsLocked(r *Registration, changed bool) {
 	}
 }
 
-// Unregister removes a broker.
+// Unregister removes a broker, if the address has registered under that name.
 func (s *NameServer) Unregister(cluster, broker string, id int64, address string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if l := s.live[address]; l == nil || l.broker != broker {
+		return
+	}
 	s.o.Logger.Info("broker unregistered", "broker", broker, "cluster", cluster, "id", id, "address", address)
-	s.removeLocked(brokerKey{cluster, address}, broker, id)
+	s.removeLocked(address)
 }
 
-// removeLocked takes an address out of routes, and with the last one of a broker
-// name its topics.
-func (s *NameServer) removeLocked(key brokerKey, broker string, id int64) {
-	delete(s.live, key)
+// removeLocked takes an address that is live out of routes, whatever its id, and
+// with the last one of a broker name its topics.
+func (s *NameServer) removeLocked(address string) {
+	broker := s.live[address].broker
+	delete(s.live, address)
 	b := s.brokers[broker]
-	if b == nil || b.addrs[id] != key.addr {
-		return // somebody else has the id by now
-	}
-	delete(b.addrs, id)
+	maps.DeleteFunc(b.addrs, func(_ int64, addr string) bool { return addr == address })
 	if len(b.addrs) > 0 {
 		return
 	}
@@ -316,19 +312,19 @@ func (s *NameServer) peerClosed(peer Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.peers, peer)
-	for key, l := range s.live {
+	for addr, l := range s.live {
 		if l.peer == peer {
-			s.o.Logger.Warn("broker's connection is over: it is no longer in routes", "broker", l.broker, "id", l.id, "address", key.addr)
-			s.removeLocked(key, l.broker, l.id)
+			s.o.Logger.Warn("broker's connection is over: it is no longer in routes", "broker", l.broker, "id", l.id, "address", addr)
+			s.removeLocked(addr)
 		}
 	}
 }
 
 // heartbeat renews a broker that is known.
-func (s *NameServer) heartbeat(cluster, address string) {
+func (s *NameServer) heartbeat(address string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l := s.live[brokerKey{cluster, address}]; l != nil {
+	if l := s.live[address]; l != nil {
 		l.seen = time.Now()
 	}
 }

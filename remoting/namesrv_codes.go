@@ -155,15 +155,11 @@ func (s *NameServer) serveUnregister(r *Request) (*Command, error) {
 }
 
 func (s *NameServer) serveHeartbeat(r *Request) (*Command, error) {
-	cluster, err := r.Ext.Need("clusterName")
-	if err != nil {
-		return nil, err
-	}
 	address, err := r.Ext.Need("brokerAddr")
 	if err != nil {
 		return nil, err
 	}
-	s.heartbeat(cluster, address)
+	s.heartbeat(address)
 	return &Command{}, nil
 }
 

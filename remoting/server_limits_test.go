@@ -436,3 +436,21 @@ func TestConnectionsLeaveDescriptorsForTheLog(t *testing.T) {
 		t.Errorf("%d connections with %d descriptors", n, limit.Cur)
 	}
 }
+
+func TestZonesOfAddressesAreKeptFromGnet(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.RemoteAddr().(*net.TCPAddr).Zone = "eth0" // as of a link-local address
+	dropZones(c)
+	if got := c.RemoteAddr().(*net.TCPAddr); got.Zone != "" {
+		t.Errorf("the connection is to %v", got)
+	}
+}
