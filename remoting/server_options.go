@@ -4,9 +4,8 @@ import (
 	"cmp"
 	"log/slog"
 	"runtime"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // ServerOptions are a server's settings. The zero value of a field means its
@@ -43,8 +42,8 @@ func (o *ServerOptions) setDefaults() {
 // however many, must not keep the log from making its next segment.
 func connectionsMax() int {
 	const most = 65536
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return most
 	}
 	return int(min(limit.Cur/4*3, most))
