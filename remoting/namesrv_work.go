@@ -32,7 +32,12 @@ func (s *NameServer) Serve(r *Request) {
 	}
 	r.Body = bytes.Clone(r.Body)
 	s.work.add(&a.turn, taskFunc(func() {
-		s.answer(r)
+		select {
+		case <-s.stop: // nobody hears it, and it may be minutes of work
+			r.ReplyCode(SystemBusy, shuttingDown)
+		default:
+			s.answer(r)
+		}
 		s.mu.Lock()
 		a.waiting -= cost
 		s.waiting -= cost
