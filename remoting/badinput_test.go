@@ -36,8 +36,9 @@ func badFrames() map[string]struct {
 
 const (
 	badTimes       = 10000
-	badBytewise    = 200
-	badConnections = 8 // at once
+	badPieces      = 32  // of a frame that does not come whole; short ones come a byte at a time
+	badBytewise    = 200 // times that long ones do, too
+	badConnections = 8   // at once
 )
 
 func TestBadFramesCloseTheirConnectionAndNothingElse(t *testing.T) {
@@ -67,6 +68,7 @@ func TestBadFramesCloseTheirConnectionAndNothingElse(t *testing.T) {
 			sendMany(t, s, bad.bytes, times/10, len(bad.bytes)) // pools fill
 			before := heapBytes()
 			sendMany(t, s, bad.bytes, times, len(bad.bytes))
+			sendMany(t, s, bad.bytes, times, max(len(bad.bytes)/badPieces, 1))
 			sendMany(t, s, bad.bytes, min(badBytewise, times), 1)
 			until(t, "they are gone", func() bool { return s.Connections() == 1 })
 			close(over)
@@ -74,7 +76,7 @@ func TestBadFramesCloseTheirConnectionAndNothingElse(t *testing.T) {
 			if grown := heapBytes() - before; grown > 4<<20 {
 				t.Errorf("memory grew by %d bytes", grown)
 			}
-			if got, want := s.Count(bad.want), int64(times/10+times+min(badBytewise, times)); got != want {
+			if got, want := s.Count(bad.want), int64(times/10+2*times+min(badBytewise, times)); got != want {
 				t.Errorf("counted %d of %v, want %d", got, bad.want, want)
 			}
 			for reason, n := range s.Counts {

@@ -45,6 +45,9 @@ func openBrokerOf(t *testing.T, node engine.Options, o BrokerOptions) (b *Broker
 		if err := errors.Join(b.Close(ctx), e.Close(ctx)); err != nil {
 			t.Errorf("close: %v", err)
 		}
+		if n := b.server.Count(HandlerPanicked); n > 0 {
+			t.Errorf("%d requests made their handler panic", n)
+		}
 	}
 	t.Cleanup(closeAll)
 	return b, closeAll

@@ -55,7 +55,8 @@ func Dial(ctx context.Context, addr string, h Handler) (*Client, error) {
 
 // Call sends a request and waits for its answer, whatever its code is; see
 // Command.Err. Opaque, Flag, and an empty Language and Version are filled in.
-// The error is ctx's, or says why the connection is over.
+// The error is ctx's, or says why the connection is over: it is also when the
+// request could not be written before ctx's deadline.
 func (c *Client) Call(ctx context.Context, request *Command) (*Command, error) {
 	answer := make(chan *Command, 1)
 	request.Opaque, request.Flag = c.opaque.Add(1), 0
@@ -66,7 +67,8 @@ func (c *Client) Call(ctx context.Context, request *Command) (*Command, error) {
 	}
 	c.mu.waiting[request.Opaque] = answer
 	c.mu.Unlock()
-	if err := c.send(request); err != nil {
+	deadline, _ := ctx.Deadline()
+	if err := c.send(request, deadline); err != nil {
 		c.forget(request.Opaque)
 		return nil, err
 	}
@@ -89,7 +91,7 @@ func (c *Client) Call(ctx context.Context, request *Command) (*Command, error) {
 // Push sends a request that is not answered.
 func (c *Client) Push(request *Command) error {
 	request.Opaque, request.Flag = c.opaque.Add(1), FlagOneway
-	return c.send(request)
+	return c.send(request, time.Time{})
 }
 
 // Done is closed when the connection is over.
@@ -128,23 +130,30 @@ func (c *Client) forget(opaque int32) {
 	c.mu.Unlock()
 }
 
-func (c *Client) send(r *Command) error {
+func (c *Client) send(r *Command, deadline time.Time) error {
 	if r.Language == "" {
 		r.Language = "GO"
 	}
 	if r.Version == 0 {
 		r.Version = Version
 	}
-	return c.sendFrame(AppendFrame(nil, r))
+	return c.sendBefore(AppendFrame(nil, r), deadline)
 }
 
-func (c *Client) sendFrame(frame []byte) error {
+func (c *Client) sendFrame(frame []byte) error { return c.sendBefore(frame, time.Time{}) }
+
+// sendBefore writes a frame until a deadline, if there is one, but no longer than
+// writeTimeout.
+func (c *Client) sendBefore(frame []byte, deadline time.Time) error {
 	if len(frame) > FrameBytesMax {
 		return refuse(FrameTooLong, "a frame of %d bytes, want at most %d", len(frame), FrameBytesMax)
 	}
 	c.write.Lock()
 	defer c.write.Unlock()
-	if err := c.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+	if most := time.Now().Add(writeTimeout); deadline.IsZero() || most.Before(deadline) {
+		deadline = most
+	}
+	if err := c.conn.SetWriteDeadline(deadline); err != nil {
 		return c.end(err)
 	}
 	if _, err := c.conn.Write(frame); err != nil {

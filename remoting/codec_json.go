@@ -37,7 +37,7 @@ func parseJSONHeader(header []byte, c *Command) error {
 		case "remark":
 			c.Remark = p.text()
 		case "extFields":
-			c.Ext = p.fields()
+			c.Ext = p.fields(c.Ext)
 		default:
 			p.skip(0)
 		}
@@ -118,15 +118,24 @@ func (p *jsonText) member(n int) (name string, more bool) {
 	return name, p.why == ""
 }
 
-// fields reads an object of texts.
-func (p *jsonText) fields() Ext {
+// fieldsAhead is how far to look for the number of fields. A header that names
+// its fields again and again would have all that follows looked at each time.
+const fieldsAhead = 4096
+
+// fields reads an object of texts, into the room of those that a header had
+// under the same name before.
+func (p *jsonText) fields(before Ext) Ext {
 	if p.peek() != '{' {
 		p.null("an object of fields")
 		return nil
 	}
 	p.at++
-	// A field has four quotes, so that this is the right size for most headers.
-	x := make(Ext, 0, min(strings.Count(p.s[p.at:], `"`)/4+1, 64))
+	x := before[:0]
+	if x == nil {
+		// A field has four quotes, so that this is the right size for most headers.
+		ahead := p.s[p.at:min(len(p.s), p.at+fieldsAhead)]
+		x = make(Ext, 0, min(strings.Count(ahead, `"`)/4+1, 64))
+	}
 	for n := 0; ; n++ {
 		name, more := p.member(n)
 		if !more {
@@ -246,27 +255,28 @@ func (p *jsonText) quoted() string {
 }
 
 // skipQuoted passes over a text in quotes and tells whether something in it is
-// escaped.
+// escaped. The next quote is looked for once only: between here and there may be
+// millions of escapes.
 func (p *jsonText) skipQuoted() (escaped bool) {
 	if p.need('"'); p.why != "" {
 		return false
 	}
-	for {
-		i := strings.IndexByte(p.s[p.at:], '"')
-		if i < 0 {
-			p.fail("a text does not end")
-			return escaped
+	for quote := -1; ; {
+		if quote < p.at {
+			i := strings.IndexByte(p.s[p.at:], '"')
+			if i < 0 {
+				p.fail("a text does not end")
+				return escaped
+			}
+			quote = p.at + i
 		}
-		slash := strings.IndexByte(p.s[p.at:p.at+i], '\\')
+		slash := strings.IndexByte(p.s[p.at:quote], '\\')
 		if slash < 0 {
-			p.at += i + 1
+			p.at = quote + 1
 			return escaped
 		}
 		escaped = true
-		if p.at += slash + 2; p.at > len(p.s) {
-			p.fail("a text does not end")
-			return escaped
-		}
+		p.at += slash + 2 // at most one past the quote, if that is what is escaped
 	}
 }
 

@@ -27,9 +27,9 @@ type configFile struct {
 }
 
 // load gives the file's text to decode, or the backup's with a warning if the
-// file is missing, empty or refused by decode. There is neither in a new store. RocketMQ begins with nothing if the file is
-// damaged and has no backup; here that is ErrConfigDamaged, for the next save
-// would make the loss final.
+// file is missing, empty or refused by decode. There is neither in a new store.
+// RocketMQ begins with nothing if the file is damaged and has no backup; here that
+// is ErrConfigDamaged, for the next save would make the loss final.
 func (f *configFile) load(decode func(text []byte) error) error {
 	text, err := f.read(f.path, decode)
 	if err == nil {
@@ -126,13 +126,17 @@ func quoteKeys(text []byte) []byte {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
+// indentMax is the deepest that a line is indented. RocketMQ's files have 5 levels;
+// a field of no use to us that has a thousand would make gigabytes of tabs.
+const indentMax = 16
+
 // appendIndented lays compact JSON out as fastjson's PrettyFormat: tabs, no
 // space behind colons, nothing between the brackets of what is empty.
 func appendIndented(dst, compact []byte) []byte {
 	depth, inString := 0, false
 	line := func() {
 		dst = append(dst, '\n')
-		for range depth {
+		for range min(depth, indentMax) {
 			dst = append(dst, '\t')
 		}
 	}

@@ -75,6 +75,7 @@ type table[T any] struct {
 	field   string // the file's field that holds the entries
 	encode  func(T) object
 	decode  func(name string, o object) (T, error)
+	also    object // fields that other brokers are told beside ours; set before it is opened
 	current atomic.Pointer[tableState[T]]
 	rest    object                 // fields of the file that are not ours: the writer's
 	hook    func(changed []string) // called by the writer; set before there are changes
@@ -91,7 +92,9 @@ type table[T any] struct {
 // tableState is what a reader sees; it never changes.
 type tableState[T any] struct {
 	items   map[string]T
+	texts   map[string][]byte // the items as JSON: written once for each change of one
 	version DataVersion
+	body    func() []byte // all as JSON, as other brokers are told; made when it is first asked for
 }
 
 // tableChange edits items, which are the writer's copy, and names what it has
@@ -109,7 +112,7 @@ func (t *table[T]) open(o ConfigOptions, name string) error {
 	t.o = o
 	t.file = configFile{disk: o.Disk, path: filepath.Join(o.Dir, "config", name), log: o.Logger}
 	t.rest = object{}
-	t.current.Store(&tableState[T]{items: map[string]T{}})
+	t.current.Store(t.seal(&tableState[T]{items: map[string]T{}, texts: map[string][]byte{}}))
 	return t.file.load(func(text []byte) error {
 		state, rest, err := t.parse(text)
 		if err != nil {
@@ -127,7 +130,7 @@ func (t *table[T]) parse(text []byte) (*tableState[T], object, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	state := &tableState[T]{items: map[string]T{}}
+	state := &tableState[T]{items: map[string]T{}, texts: map[string][]byte{}}
 	var entries map[string]object
 	if err := rest.takeAll(objectField{"dataVersion", &state.version}, objectField{t.field, &entries}); err != nil {
 		return nil, nil, err
@@ -139,8 +142,9 @@ func (t *table[T]) parse(text []byte) (*tableState[T], object, error) {
 		if state.items[name], err = t.decode(name, entry); err != nil {
 			return nil, nil, fmt.Errorf("%s %q: %w", t.what, name, err)
 		}
+		state.texts[name] = t.encode(state.items[name]).append(nil)
 	}
-	return state, rest, nil
+	return t.seal(state), rest, nil
 }
 
 func (t *table[T]) lookup(name string) (T, bool) {
@@ -148,19 +152,54 @@ func (t *table[T]) lookup(name string) (T, bool) {
 	return v, ok
 }
 
-// format appends a state with other fields around it.
-func (t *table[T]) format(dst []byte, state *tableState[T], rest object) []byte {
+// seal ends the making of a state.
+func (t *table[T]) seal(state *tableState[T]) *tableState[T] {
+	state.body = sync.OnceValue(func() []byte { return t.format(state, t.also) })
+	return state
+}
+
+// format gives a state with other fields around it, compact and in order.
+func (t *table[T]) format(state *tableState[T], rest object) []byte {
+	size := 256
+	for name, text := range state.texts {
+		size += len(name) + len(text) + 4
+	}
 	all := rest.clone()
 	if all == nil {
 		all = object{}
 	}
-	entries := make(object, len(state.items))
-	for name, v := range state.items {
-		entries[name] = t.encode(v).append(nil)
-	}
 	all["dataVersion"] = state.version.AppendJSON(nil)
-	all[t.field] = entries.append(nil)
-	return all.append(dst)
+	all[t.field] = nil // its place
+	dst := append(make([]byte, 0, size), '{')
+	for i, name := range slices.Sorted(maps.Keys(all)) {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(appendText(dst, name), ':')
+		if name == t.field {
+			dst = state.appendTexts(dst)
+		} else {
+			dst = appendCompact(dst, all[name])
+		}
+	}
+	return append(dst, '}')
+}
+
+func (s *tableState[T]) appendTexts(dst []byte) []byte {
+	dst = append(dst, '{')
+	for i, name := range slices.Sorted(maps.Keys(s.texts)) {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(append(appendText(dst, name), ':'), s.texts[name]...)
+	}
+	return append(dst, '}')
+}
+
+// appendBody appends what other brokers and tools are told: the table as it is
+// now. It costs a copy, so that an event loop may be asked for it again and again.
+func (t *table[T]) appendBody(dst []byte) []byte {
+	return append(dst, t.current.Load().body()...)
 }
 
 // change has the writer do a change. done may be nil; it is called on the
@@ -169,9 +208,14 @@ func (t *table[T]) change(apply func(items map[string]T) ([]string, error), done
 	t.enqueue(tableChange[T]{apply: apply, done: done})
 }
 
-// replace has the writer take over a whole state with its version.
-func (t *table[T]) replace(state *tableState[T], done func(error)) {
+// replace has the writer take over a whole state with its version, unless may
+// says otherwise. That is asked when its turn has come: no change that was asked
+// for after may has begun to refuse is undone.
+func (t *table[T]) replace(state *tableState[T], may func() error, done func(error)) {
 	t.enqueue(tableChange[T]{version: &state.version, done: done, apply: func(items map[string]T) ([]string, error) {
+		if err := may(); err != nil {
+			return nil, err
+		}
 		changed := slices.Collect(maps.Keys(items))
 		clear(items)
 		for name, v := range state.items {
@@ -223,7 +267,7 @@ func (t *table[T]) write() {
 
 func (t *table[T]) writeBatch(batch []tableChange[T]) {
 	old := t.current.Load()
-	next := &tableState[T]{items: maps.Clone(old.items), version: old.version}
+	next := &tableState[T]{items: maps.Clone(old.items), texts: maps.Clone(old.texts), version: old.version}
 	errs := make([]error, len(batch))
 	var changed []string
 	for i, c := range batch {
@@ -241,7 +285,14 @@ func (t *table[T]) writeBatch(batch []tableChange[T]) {
 	}
 	var failed error
 	if len(changed) > 0 || next.version != old.version {
-		failed = t.install(next, changed)
+		for _, name := range changed {
+			if v, ok := next.items[name]; ok {
+				next.texts[name] = t.encode(v).append(nil)
+			} else {
+				delete(next.texts, name)
+			}
+		}
+		failed = t.install(t.seal(next), changed)
 	}
 	for i, c := range batch {
 		if errs[i] == nil {
@@ -253,7 +304,7 @@ func (t *table[T]) writeBatch(batch []tableChange[T]) {
 
 // install makes a state durable and then the one that is seen.
 func (t *table[T]) install(next *tableState[T], changed []string) error {
-	if err := t.file.save(t.format(nil, next, t.rest)); err != nil {
+	if err := t.file.save(t.format(next, t.rest)); err != nil {
 		return fmt.Errorf("write %s: %w", t.file.path, err)
 	}
 	t.current.Store(next)

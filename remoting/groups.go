@@ -82,9 +82,16 @@ func decodeGroup(name string, o object) (GroupConfig, error) {
 	return c, err
 }
 
+// groupBytesMax is the longest that a group's settings may be: RocketMQ's have 500
+// bytes, and what we do not know of them is kept as it is.
+const groupBytesMax = 16 << 10
+
 // ParseGroupConfig reads one group, the body of
 // UPDATE_AND_CREATE_SUBSCRIPTIONGROUP.
 func ParseGroupConfig(body []byte) (GroupConfig, error) {
+	if len(body) > groupBytesMax {
+		return GroupConfig{}, fmt.Errorf("%w: a group of %d bytes, want at most %d", errParameter, len(body), groupBytesMax)
+	}
 	o, err := parseObject(quoteKeys(body))
 	if err != nil {
 		return GroupConfig{}, err
@@ -126,6 +133,7 @@ func OpenGroups(o GroupsOptions) (*Groups, error) {
 	g.mu.fresh = map[string]GroupConfig{}
 	g.table.what, g.table.field = "group", "subscriptionGroupTable"
 	g.table.encode, g.table.decode = encodeGroup, decodeGroup
+	g.table.also = object{"forbiddenTable": []byte("{}")}
 	if err := g.table.open(o.ConfigOptions, "subscriptionGroup.json"); err != nil {
 		return nil, err
 	}
@@ -237,14 +245,14 @@ func (g *Groups) Version() DataVersion { return g.table.current.Load().version }
 // AppendJSON appends all groups and their version, compact: the body of
 // GET_ALL_SUBSCRIPTIONGROUP_CONFIG.
 func (g *Groups) AppendJSON(dst []byte) []byte {
-	return g.table.format(dst, g.table.current.Load(), object{"forbiddenTable": []byte("{}")})
+	return g.table.appendBody(dst)
 }
 
 // Replace takes over another broker's groups, as Topics.Replace.
-func (g *Groups) Replace(body []byte) error {
+func (g *Groups) Replace(body []byte, may func() error) error {
 	state, _, err := g.table.parse(quoteKeys(body))
 	if err != nil {
 		return fmt.Errorf("groups of the master: %w", err)
 	}
-	return await(func(done func(error)) { g.table.replace(state, done) })
+	return await(func(done func(error)) { g.table.replace(state, may, done) })
 }

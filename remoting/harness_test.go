@@ -70,6 +70,9 @@ func listen(t testing.TB, h Handler, o ServerOptions) *Server {
 		if err := s.Close(ctx); err != nil {
 			t.Error(err)
 		}
+		if n := s.Count(HandlerPanicked); n != o.panics {
+			t.Errorf("%d requests made their handler panic, want %d", n, o.panics)
+		}
 	})
 	return s
 }

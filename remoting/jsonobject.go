@@ -76,15 +76,18 @@ func (o object) append(dst []byte) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = append(appendText(dst, name), ':')
-		var b bytes.Buffer
-		if json.Compact(&b, o[name]) != nil {
-			b.Reset()
-			b.Write(o[name])
-		}
-		dst = append(dst, b.Bytes()...)
+		dst = appendCompact(append(appendText(dst, name), ':'), o[name])
 	}
 	return append(dst, '}')
+}
+
+// appendCompact appends JSON without space in it, and anything else as it is.
+func appendCompact(dst, raw []byte) []byte {
+	b := bytes.NewBuffer(dst)
+	if json.Compact(b, raw) != nil {
+		return append(dst, raw...)
+	}
+	return b.Bytes()
 }
 
 func (o object) clone() object { return maps.Clone(o) }

@@ -5,18 +5,26 @@ import (
 	"io"
 	"net"
 	"os"
+	"strconv"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-// childDials makes this test's process one that connects to an address, and
-// stays until its stdin ends.
-const childDials = "REMOTING_TEST_DIALS"
+// childDials makes this test's process one that connects to an address so many
+// times, and stays until its stdin ends.
+const (
+	childDials       = "REMOTING_TEST_DIALS"
+	childConnections = "REMOTING_TEST_CONNECTIONS"
+)
 
 func TestMain(m *testing.M) {
 	if addr := os.Getenv(childDials); addr != "" {
-		if err := holdConnections(addr, idleConnections); err != nil {
+		n, err := strconv.Atoi(os.Getenv(childConnections))
+		if err == nil {
+			err = holdConnections(addr, n)
+		}
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -28,7 +36,7 @@ func TestMain(m *testing.M) {
 
 // holdConnections opens n connections, says so on stdout, and holds them.
 func holdConnections(addr string, n int) error {
-	if err := raiseDescriptors(uint64(n) + 100); err != nil {
+	if _, err := raiseDescriptors(); err != nil {
 		return err
 	}
 	for range n {

@@ -2,7 +2,10 @@ package remoting
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 )
@@ -11,7 +14,12 @@ import (
 type NameServerOptions struct {
 	Expiry time.Duration // silence after which a broker is gone, unless it says otherwise; 0: 120 s (brokerNotActiveTimeout)
 	Scan   time.Duration // between looks for those; 0: 5 s (scanNotActiveBrokerInterval)
-	Logger *slog.Logger  // nil: slog.Default()
+
+	// What others may register; a broker of this process always may.
+	Brokers int // addresses at most; 0: 1024
+	Topics  int // at most, each counting once for each broker that has it; 0: 262,144
+
+	Logger *slog.Logger // nil: slog.Default()
 }
 
 // NameServer knows which brokers there are and which topics they have
@@ -19,16 +27,21 @@ type NameServerOptions struct {
 // call Register. All is in memory, key-value configuration, too. Any goroutine.
 type NameServer struct {
 	o     NameServerOptions
+	work  *lane // what takes long
 	stop  chan struct{}
 	ended chan struct{}
 
 	mu sync.RWMutex // guards what follows; held for short, no call leaves with it
 	// topics are queues by topic and broker name.
 	topics  map[string]map[string]Queues
-	brokers map[string]*brokerEntry // by broker name
-	live    map[brokerKey]*liveBroker
-	peers   map[Peer]struct{} // whose end we asked to be told of
+	count   int                     // of Queues in topics
+	brokers map[string]*brokerEntry // by broker name; each address is in live, too, under this name
+	live    map[string]*liveBroker  // by address, which stands for a process that registers
+	peers   map[Peer]struct{}       // whose end we asked to be told of
 	kv      map[string]map[string]string
+	kvBytes int
+	askers  map[Peer]*asker // connections with requests for work
+	waiting int64           // bytes of those
 }
 
 // Queues are one broker's queues of a topic, as routes tell them (QueueData).
@@ -59,9 +72,6 @@ type brokerEntry struct {
 	addrs   map[int64]string
 }
 
-// brokerKey names a process that registers (BrokerAddrInfo).
-type brokerKey struct{ cluster, addr string }
-
 type liveBroker struct {
 	broker    string
 	id        int64
@@ -75,26 +85,32 @@ type liveBroker struct {
 // NewNameServer starts a name server. The caller must Close it.
 func NewNameServer(o NameServerOptions) *NameServer {
 	s := newNameServer(o)
+	s.work = newLane(1, 1, nil)
 	go s.scan()
 	return s
 }
 
-// newNameServer makes one that does not look for silent brokers.
+// newNameServer makes one without goroutines: it does not look for silent brokers,
+// and Serve is not for it.
 func newNameServer(o NameServerOptions) *NameServer {
 	o.Expiry = cmp.Or(o.Expiry, 120*time.Second)
 	o.Scan = cmp.Or(o.Scan, 5*time.Second)
+	o.Brokers = cmp.Or(o.Brokers, 1024)
+	o.Topics = cmp.Or(o.Topics, 256<<10)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	return &NameServer{
 		o: o, stop: make(chan struct{}), ended: make(chan struct{}),
-		topics: map[string]map[string]Queues{}, brokers: map[string]*brokerEntry{}, live: map[brokerKey]*liveBroker{},
-		peers: map[Peer]struct{}{}, kv: map[string]map[string]string{},
+		topics: map[string]map[string]Queues{}, brokers: map[string]*brokerEntry{}, live: map[string]*liveBroker{},
+		peers: map[Peer]struct{}{}, kv: map[string]map[string]string{}, askers: map[Peer]*asker{},
 	}
 }
 
-// Close ends the search for silent brokers. It must be called once.
+// Close ends the search for silent brokers, after all that waits is answered. It
+// must be called once.
 func (s *NameServer) Close() {
 	close(s.stop)
 	<-s.ended
+	s.work.stop()
 }
 
 func (s *NameServer) scan() {
@@ -116,13 +132,13 @@ func (s *NameServer) scan() {
 func (s *NameServer) expire(now time.Time) {
 	var gone []Peer
 	s.mu.Lock()
-	for key, l := range s.live {
+	for addr, l := range s.live {
 		if l.peer == nil || now.Sub(l.seen) <= l.timeout {
 			continue
 		}
-		s.o.Logger.Warn("broker is silent and no longer in routes", "broker", l.broker, "id", l.id, "address", key.addr, "silent", now.Sub(l.seen))
+		s.o.Logger.Warn("broker is silent and no longer in routes", "broker", l.broker, "id", l.id, "address", addr, "silent", now.Sub(l.seen))
 		gone = append(gone, l.peer)
-		s.removeLocked(key, l.broker, l.id)
+		s.removeLocked(addr)
 	}
 	s.mu.Unlock()
 	for _, p := range gone {
@@ -130,36 +146,46 @@ func (s *NameServer) expire(now time.Time) {
 	}
 }
 
+// errOneTopic refuses a broker whose first registration is RocketMQ's form for one
+// changed topic of a broker that is known.
+var errOneTopic = errors.New("register broker failed: a new broker has one topic, want none or at least two")
+
 // Register takes a broker in or renews it, with all its topics: those that are
-// missing stay in routes. A peer of nil is this process. It tells nothing, and
-// ok is false, if the broker is new and has exactly one topic: that form is
-// RocketMQ's for a single changed topic of a broker that is known.
-func (s *NameServer) Register(r *Registration, peer Peer) (answer Registered, ok bool) {
+// missing stay in routes. A peer of nil is this process. A broker that is refused,
+// with errOneTopic or ErrTooMany, changes nothing.
+func (s *NameServer) Register(r *Registration, peer Peer) (Registered, error) {
 	s.mu.Lock()
-	answer, ok, watch := s.registerLocked(r, peer)
+	answer, watch, err := s.registerLocked(r, peer)
 	s.mu.Unlock()
 	if watch {
 		peer.OnClose(func() { s.peerClosed(peer) })
 	}
-	return answer, ok
+	return answer, err
 }
 
-func (s *NameServer) registerLocked(r *Registration, peer Peer) (answer Registered, ok, watch bool) {
+func (s *NameServer) registerLocked(r *Registration, peer Peer) (answer Registered, watch bool, err error) {
 	b := s.brokers[r.Broker]
-	isNew := b == nil
-	if isNew {
+	if b == nil {
 		b = &brokerEntry{addrs: map[int64]string{}}
 	}
 	before, known := b.addrs[r.ID]
-	if known && before != r.Address {
-		old := s.live[brokerKey{r.Cluster, before}]
-		if old != nil && old.version.StateVersion > r.Version.StateVersion {
-			return Registered{}, true, false // the one that is there knows better
-		}
-		delete(s.live, brokerKey{r.Cluster, before})
+	moved := known && before != r.Address
+	if old := s.live[before]; moved && old != nil && old.version.StateVersion > r.Version.StateVersion {
+		return Registered{}, false, nil // the one that has the id knows better
 	}
 	if !known && len(r.Topics) == 1 {
-		return Registered{}, false, false
+		return Registered{}, false, errOneTopic
+	}
+	if err := s.roomLocked(r, peer); err != nil {
+		return Registered{}, false, err
+	}
+	if moved {
+		delete(s.live, before)
+	}
+	last := s.live[r.Address]
+	if last != nil && last.broker != r.Broker {
+		s.removeLocked(r.Address) // it has another name now
+		last = nil
 	}
 	for id, addr := range b.addrs {
 		if addr == r.Address && id != r.ID {
@@ -167,13 +193,10 @@ func (s *NameServer) registerLocked(r *Registration, peer Peer) (answer Register
 		}
 	}
 	s.brokers[r.Broker], b.cluster, b.addrs[r.ID] = b, r.Cluster, r.Address
-
-	key := brokerKey{r.Cluster, r.Address}
-	last := s.live[key]
 	if r.ID == 0 || r.MaySubstitute && b.smallest() == r.ID {
 		s.takeTopicsLocked(r, last == nil || !known || last.version != r.Version)
 	}
-	s.live[key] = &liveBroker{
+	s.live[r.Address] = &liveBroker{
 		broker: r.Broker, id: r.ID, peer: peer, seen: time.Now(), timeout: cmp.Or(r.Timeout, s.o.Expiry), version: r.Version, haAddress: r.HAAddress,
 	}
 	if last == nil {
@@ -181,9 +204,7 @@ func (s *NameServer) registerLocked(r *Registration, peer Peer) (answer Register
 	}
 	if r.ID != 0 {
 		if master, there := b.addrs[0]; there {
-			if l := s.live[brokerKey{r.Cluster, master}]; l != nil {
-				answer = Registered{MasterAddress: master, MasterHAAddress: l.haAddress}
-			}
+			answer = Registered{MasterAddress: master, MasterHAAddress: s.live[master].haAddress}
 		}
 	}
 	if peer != nil {
@@ -192,7 +213,27 @@ func (s *NameServer) registerLocked(r *Registration, peer Peer) (answer Register
 			watch = true
 		}
 	}
-	return answer, true, watch
+	return answer, watch, nil
+}
+
+// roomLocked refuses what would be too much. Nobody knows who registers.
+func (s *NameServer) roomLocked(r *Registration, peer Peer) error {
+	if peer == nil {
+		return nil
+	}
+	if s.live[r.Address] == nil && len(s.live) >= s.o.Brokers {
+		return fmt.Errorf("%w: there are %d brokers of at most %d", ErrTooMany, len(s.live), s.o.Brokers)
+	}
+	count := s.count
+	for topic := range r.Topics {
+		if _, there := s.topics[topic][r.Broker]; !there {
+			count++
+		}
+	}
+	if count > s.o.Topics {
+		return fmt.Errorf("%w: there would be %d topics of brokers, at most %d may be", ErrTooMany, count, s.o.Topics)
+	}
+	return nil
 }
 
 func (b *brokerEntry) smallest() int64 {
@@ -215,38 +256,53 @@ func (s *NameServer) takeTopicsLocked(r *Registration, changed bool) {
 			of = map[string]Queues{}
 			s.topics[topic] = of
 		}
-		if _, there := of[r.Broker]; changed || !there {
+		_, there := of[r.Broker]
+		if changed || !there {
 			of[r.Broker] = queues
+		}
+		if !there {
+			s.count++
 		}
 	}
 }
 
-// Unregister removes a broker.
+// Unregister removes a broker, if the address has registered under that name.
 func (s *NameServer) Unregister(cluster, broker string, id int64, address string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if l := s.live[address]; l == nil || l.broker != broker {
+		return
+	}
 	s.o.Logger.Info("broker unregistered", "broker", broker, "cluster", cluster, "id", id, "address", address)
-	s.removeLocked(brokerKey{cluster, address}, broker, id)
+	s.removeLocked(address)
 }
 
-// removeLocked takes an address out of routes, and with the last one of a broker
-// name its topics.
-func (s *NameServer) removeLocked(key brokerKey, broker string, id int64) {
-	delete(s.live, key)
+// removeLocked takes an address that is live out of routes, whatever its id, and
+// with the last one of a broker name its topics.
+func (s *NameServer) removeLocked(address string) {
+	broker := s.live[address].broker
+	delete(s.live, address)
 	b := s.brokers[broker]
-	if b == nil || b.addrs[id] != key.addr {
-		return // somebody else has the id by now
-	}
-	delete(b.addrs, id)
+	maps.DeleteFunc(b.addrs, func(_ int64, addr string) bool { return addr == address })
 	if len(b.addrs) > 0 {
 		return
 	}
 	delete(s.brokers, broker)
-	for topic, of := range s.topics {
-		delete(of, broker)
-		if len(of) == 0 {
-			delete(s.topics, topic)
-		}
+	for topic := range s.topics {
+		s.forgetLocked(topic, broker)
+	}
+}
+
+// forgetLocked takes a topic of a broker's out of routes.
+func (s *NameServer) forgetLocked(topic, broker string) {
+	of := s.topics[topic]
+	if _, there := of[broker]; !there {
+		return
+	}
+	delete(of, broker)
+	s.count--
+	if len(of) == 0 {
+		delete(s.topics, topic)
 	}
 }
 
@@ -256,19 +312,19 @@ func (s *NameServer) peerClosed(peer Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.peers, peer)
-	for key, l := range s.live {
+	for addr, l := range s.live {
 		if l.peer == peer {
-			s.o.Logger.Warn("broker's connection is over: it is no longer in routes", "broker", l.broker, "id", l.id, "address", key.addr)
-			s.removeLocked(key, l.broker, l.id)
+			s.o.Logger.Warn("broker's connection is over: it is no longer in routes", "broker", l.broker, "id", l.id, "address", addr)
+			s.removeLocked(addr)
 		}
 	}
 }
 
 // heartbeat renews a broker that is known.
-func (s *NameServer) heartbeat(cluster, address string) {
+func (s *NameServer) heartbeat(address string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l := s.live[brokerKey{cluster, address}]; l != nil {
+	if l := s.live[address]; l != nil {
 		l.seen = time.Now()
 	}
 }

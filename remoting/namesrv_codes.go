@@ -13,9 +13,9 @@ import (
 // orderTopicConfig is the namespace whose keys brokers are told (NamesrvUtil).
 const orderTopicConfig = "ORDER_TOPIC_CONFIG"
 
-// Serve implements Handler: the codes of a name server (DefaultRequestProcessor,
+// answer serves the codes of a name server (DefaultRequestProcessor,
 // ClientRequestProcessor).
-func (s *NameServer) Serve(r *Request) {
+func (s *NameServer) answer(r *Request) {
 	var answer *Command
 	var err error
 	switch r.Code {
@@ -71,6 +71,9 @@ func (s *NameServer) serveRegister(r *Request) (*Command, error) {
 	if reg.HAAddress, err = r.Ext.Need("haServerAddr"); err != nil {
 		return nil, err
 	}
+	if err := checkName("haServerAddr", reg.HAAddress); err != nil {
+		return nil, err
+	}
 	reg.HAAddress = strings.Clone(reg.HAAddress)
 	timeout, err := r.Ext.IntOr("heartbeatTimeoutMillis", 0, int64(24*time.Hour/time.Millisecond), 0)
 	if err != nil {
@@ -94,9 +97,14 @@ func (s *NameServer) serveRegister(r *Request) (*Command, error) {
 			return nil, fmt.Errorf("registration of broker %s cannot be read: %w", reg.Broker, err)
 		}
 	}
-	told, ok := s.Register(&reg, r.Peer)
-	if !ok {
-		return &Command{Code: SystemError, Remark: "register broker failed"}, nil
+	for topic := range reg.Topics {
+		if len(topic) > groupTopicNameMax {
+			return nil, fmt.Errorf("registration of broker %s: topic %.20q… has %d bytes, want at most %d", reg.Broker, topic, len(topic), groupTopicNameMax)
+		}
+	}
+	told, err := s.Register(&reg, r.Peer)
+	if err != nil {
+		return nil, err
 	}
 	answer := &Command{Ext: Ext{}, Body: s.keys(orderTopicConfig)}
 	if told.MasterAddress != "" {
@@ -107,6 +115,14 @@ func (s *NameServer) serveRegister(r *Request) (*Command, error) {
 
 // bodySum is the checksum of a registration's body (UtilAll.crc32).
 func bodySum(body []byte) int64 { return int64(crc32.ChecksumIEEE(body) & 0x7FFFFFFF) }
+
+// checkName refuses a name that nobody has, and routes would carry.
+func checkName(field, name string) error {
+	if len(name) > groupTopicNameMax {
+		return fmt.Errorf("%w: %s has %d bytes, want at most %d", ErrField, field, len(name), groupTopicNameMax)
+	}
+	return nil
+}
 
 // readBroker reads the fields that name a broker.
 func (r *Request) readBroker(reg *Registration) (err error) {
@@ -119,6 +135,9 @@ func (r *Request) readBroker(reg *Registration) (err error) {
 		}
 		if *f.into == "" {
 			return fmt.Errorf("%w: %s is empty", ErrField, f.name)
+		}
+		if err := checkName(f.name, *f.into); err != nil {
+			return err
 		}
 		*f.into = strings.Clone(*f.into) // it outlives the request's header
 	}
@@ -136,15 +155,11 @@ func (s *NameServer) serveUnregister(r *Request) (*Command, error) {
 }
 
 func (s *NameServer) serveHeartbeat(r *Request) (*Command, error) {
-	cluster, err := r.Ext.Need("clusterName")
-	if err != nil {
-		return nil, err
-	}
 	address, err := r.Ext.Need("brokerAddr")
 	if err != nil {
 		return nil, err
 	}
-	s.heartbeat(cluster, address)
+	s.heartbeat(address)
 	return &Command{}, nil
 }
 
@@ -275,22 +290,18 @@ func (s *NameServer) serveDeleteTopic(r *Request) (*Command, error) {
 	cluster := r.Ext.Text("clusterName")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	of := s.topics[topic]
-	for name := range of {
+	for name := range s.topics[topic] {
 		if b := s.brokers[name]; cluster == "" || b != nil && b.cluster == cluster {
-			delete(of, name)
+			s.forgetLocked(topic, name)
 		}
-	}
-	if len(of) == 0 {
-		delete(s.topics, topic)
 	}
 	return &Command{}, nil
 }
 
 // Limits of the key-value configuration, which anybody may fill.
 const (
-	keysMax     = 10000
-	keyBytesMax = 64 << 10
+	keysMax    = 10000
+	kvBytesMax = 1 << 20 // of all names and values
 )
 
 func (s *NameServer) serveKey(r *Request) (*Command, error) {
@@ -311,31 +322,48 @@ func (s *NameServer) serveKey(r *Request) (*Command, error) {
 		}
 		return &Command{Code: QueryNotFound, Remark: fmt.Sprintf("No config item, Namespace: %s Key: %s", namespace, key)}, nil
 	case CodeDeleteKVConfig:
-		delete(s.kv[namespace], key)
-		if len(s.kv[namespace]) == 0 {
-			delete(s.kv, namespace)
-		}
+		s.deleteKeyLocked(namespace, key)
 		return &Command{}, nil
 	}
 	value, err := r.Ext.Need("value")
 	if err != nil {
 		return nil, err
 	}
-	if n := len(namespace) + len(key) + len(value); n > keyBytesMax {
-		return nil, fmt.Errorf("a key and value of %d bytes, want at most %d", n, keyBytesMax)
-	}
+	return &Command{}, s.putKeyLocked(namespace, key, value)
+}
+
+func (s *NameServer) putKeyLocked(namespace, key, value string) error {
 	n := 0
 	for _, of := range s.kv {
 		n += len(of)
 	}
-	if _, there := s.kv[namespace][key]; !there && n >= keysMax {
-		return nil, fmt.Errorf("there are %d keys, as many as may be", keysMax)
+	grows := len(value)
+	if old, there := s.kv[namespace][key]; there {
+		grows -= len(old)
+	} else if grows += len(namespace) + len(key); n >= keysMax {
+		return fmt.Errorf("%w: there are %d keys, as many as may be", ErrTooMany, n)
 	}
+	if s.kvBytes+grows > kvBytesMax {
+		return fmt.Errorf("%w: keys and values would have %d bytes, at most %d may be", ErrTooMany, s.kvBytes+grows, kvBytesMax)
+	}
+	s.kvBytes += grows
 	if s.kv[namespace] == nil {
 		s.kv[strings.Clone(namespace)] = map[string]string{}
 	}
 	s.kv[namespace][strings.Clone(key)] = strings.Clone(value)
-	return &Command{}, nil
+	return nil
+}
+
+func (s *NameServer) deleteKeyLocked(namespace, key string) {
+	old, there := s.kv[namespace][key]
+	if !there {
+		return
+	}
+	s.kvBytes -= len(namespace) + len(key) + len(old)
+	delete(s.kv[namespace], key)
+	if len(s.kv[namespace]) == 0 {
+		delete(s.kv, namespace)
+	}
 }
 
 // keys is the JSON of a namespace's keys (KVTable); nil if there are none.

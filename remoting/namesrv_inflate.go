@@ -53,7 +53,7 @@ func inflateTopics(body []byte) (map[string]Queues, DataVersion, error) {
 	if int64(n) > int64(len(text))/4 {
 		return nil, version, fmt.Errorf("%d topics do not fit into %d bytes", n, len(text))
 	}
-	topics := make(map[string]Queues, n)
+	topics := make(map[string]Queues, min(n, 1<<16))
 	for range n {
 		if part, text, err = cutPart(text); err != nil {
 			return nil, version, err

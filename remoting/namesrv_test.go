@@ -3,7 +3,9 @@ package remoting
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -101,7 +103,7 @@ func TestRouteIsWrittenAsClientsReadIt(t *testing.T) {
 func TestRegistrations(t *testing.T) {
 	_, s := nameServer(t, NameServerOptions{})
 	c := dial(t, s, nil)
-	if a := ask(t, c, registerCommand("one", "0", "h:1", "1", oneTopic)); a.Code != SystemError || a.Remark != "register broker failed" {
+	if a := ask(t, c, registerCommand("one", "0", "h:1", "1", oneTopic)); a.Code != SystemError || !strings.HasPrefix(a.Remark, "register broker failed") {
 		t.Errorf("a new broker with one topic: %+v", a)
 	}
 	if got := string(mustCall(t, c, &Command{Code: CodeGetClusterInfo}).Body); got != `{"brokerAddrTable":{},"clusterAddrTable":{}}` {
@@ -300,6 +302,53 @@ func TestSlavesRegistrarLearnsItsMaster(t *testing.T) {
 	until(t, "the slave knows", func() bool { return <-told == Registered{MasterAddress: "h:1", MasterHAAddress: "h:19"} })
 }
 
+// A slave that is started before its master does not wait for half a minute, and
+// does not ask for ever either.
+func TestASlaveThatIsToldNoMasterAsksAgainSoon(t *testing.T) {
+	_, s := nameServer(t, NameServerOptions{})
+	c := dial(t, s, nil)
+	told := make(chan Registered, 1000)
+	r := registrar(t, RegistrarOptions{
+		NameServers: []string{s.Addr().String()}, ID: func() int64 { return 1 }, Every: time.Hour, Again: 100 * time.Millisecond,
+		OnMaster: func(r Registered) { told <- r },
+	})
+	if got := <-told; got != (Registered{}) {
+		t.Errorf("without a master it is told %+v", got)
+	}
+	mustCall(t, c, registerCommand("b", "0", "h:1", "1", twoTopics))
+	until(t, "the slave knows", func() bool { return (<-told).MasterAddress == "h:1" })
+	g := &registration{r: r}
+	for range lonelyTries {
+		if d := g.pause(true, nil); d != r.o.Again {
+			t.Fatalf("alone, it waits %v", d)
+		}
+	}
+	if d := g.pause(true, nil); d != r.o.Every {
+		t.Errorf("after %d times it waits %v", lonelyTries, d)
+	}
+	if d := g.pause(false, nil); d != r.o.Every || g.lonely != 0 {
+		t.Errorf("with a master it waits %v", d)
+	}
+}
+
+// A topic that is made is there for who waits, though a name server is away.
+func TestNobodyWaitsForANameServerThatIsAway(t *testing.T) {
+	_, s := nameServer(t, NameServerOptions{})
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	r := registrar(t, RegistrarOptions{
+		NameServers: []string{silent.Addr().String(), s.Addr().String()}, Timeout: 50 * time.Millisecond, Again: time.Hour, Every: time.Hour,
+	})
+	until(t, "it is away", func() bool { return r.all[0].failed.Load() })
+	r.all[0].r.o.Timeout = time.Hour // whoever waits for it waits in vain
+	if err := r.Register(t.Context()); !errors.Is(err, errAway) || !strings.Contains(err.Error(), silent.Addr().String()) {
+		t.Errorf("it is told %v", err)
+	}
+}
+
 // A name server that is down, and one that is restarted and knows nothing, get
 // the registration as soon as they are there.
 func TestRegistrarComesBackAfterItsNameServer(t *testing.T) {
@@ -338,7 +387,7 @@ func FuzzRegistration(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, broker, id string) {
 		n := newNameServer(NameServerOptions{Logger: slog.New(slog.DiscardHandler)})
 		serve := func(code int32, x Ext, body []byte) (answer Command) {
-			n.Serve(NewRequest(Command{Code: code, Ext: x, Body: body}, nil, func(c *Command) { answer = *c }))
+			n.answer(NewRequest(Command{Code: code, Ext: x, Body: body}, nil, func(c *Command) { answer = *c }))
 			return answer
 		}
 		x := Ext{{"brokerName", broker}, {"brokerId", id}, {"clusterName", "C"}, {"brokerAddr", "h:1"}, {"haServerAddr", "h:2"}, {"topic", "T"}}

@@ -194,7 +194,7 @@ func TestAMastersOffsetsReplaceOurs(t *testing.T) {
 	o := openOffsets(t, OffsetsOptions{})
 	mustCommit(t, o, "CG1", "CapT", 0, 50)
 	mustCommit(t, o, "CG1", "CapT", 5, 50)
-	if err := o.Merge([]byte(realOffsets)); err != nil {
+	if err := o.Merge([]byte(realOffsets), always); err != nil {
 		t.Fatal(err)
 	}
 	for queue, want := range map[int32]int64{0: 1, 1: 2, 5: 50} {
@@ -203,10 +203,10 @@ func TestAMastersOffsetsReplaceOurs(t *testing.T) {
 		}
 	}
 	other := openOffsets(t, OffsetsOptions{})
-	if err := other.Merge(o.AppendJSON(nil)); err != nil || !bytes.Equal(other.AppendJSON(nil), o.AppendJSON(nil)) {
+	if err := other.Merge(o.AppendJSON(nil), always); err != nil || !bytes.Equal(other.AppendJSON(nil), o.AppendJSON(nil)) {
 		t.Errorf("%v: %s", err, other.AppendJSON(nil))
 	}
-	if err := o.Merge([]byte("[]")); err == nil {
+	if err := o.Merge([]byte("[]"), always); err == nil {
 		t.Error("no error")
 	}
 }

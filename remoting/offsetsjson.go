@@ -74,14 +74,18 @@ func appendOffsets(dst []byte, all []committed, version DataVersion) []byte {
 }
 
 // Merge takes over another broker's offsets, the answer to 43 or a file: those
-// that are there replace ours, the others stay (SlaveSynchronize, putAll).
-func (o *Offsets) Merge(text []byte) error {
+// that are there replace ours, the others stay (SlaveSynchronize, putAll). None
+// does if may gives an error by then: what is committed after that stays.
+func (o *Offsets) Merge(text []byte, may func() error) error {
 	var n offsetsNote
 	if err := json.Unmarshal(quoteKeys(text), &n); err != nil {
 		return fmt.Errorf("consumer offsets: %w", err)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if err := may(); err != nil {
+		return err
+	}
 	for _, name := range slices.Sorted(maps.Keys(n.OffsetTable)) {
 		topic, group, ok := strings.Cut(name, "@")
 		if !ok || strings.Contains(group, "@") {
@@ -102,12 +106,14 @@ func (o *Offsets) Merge(text []byte) error {
 	return nil
 }
 
+func always() error { return nil }
+
 // load reads the file, or its .bak if that cannot be read (ConfigManager.load).
 func (o *Offsets) load() error {
 	if o.o.File == "" {
 		return nil
 	}
-	err := o.file.load(o.Merge)
+	err := o.file.load(func(text []byte) error { return o.Merge(text, always) })
 	o.changed = false
 	return err
 }

@@ -28,12 +28,13 @@ const (
 	AnswerTooLong                    // an answer would be longer than a frame may be
 	Idle                             // no traffic in either direction
 	ClosedByHandler                  // Peer.Close with another error
+	HandlerPanicked                  // a bug: the request is answered with SystemError, the connection stays
 	reasons                          // how many there are
 )
 
 var reasonNames = [reasons]string{
 	"too-many-connections", "no-descriptor", "tls", "frame-too-short", "frame-too-long", "header-too-long", "header-type", "header-json",
-	"header-binary", "header-fields", "frame-too-slow", "frames-too-many", "requests-too-many", "answers-unread", "answer-too-long", "idle", "handler",
+	"header-binary", "header-fields", "frame-too-slow", "frames-too-many", "requests-too-many", "answers-unread", "answer-too-long", "idle", "handler", "handler-panicked",
 }
 
 // String is the reason's name in logs and metrics.

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,7 +30,7 @@ type RegistrarOptions struct {
 	OnMaster func(Registered)
 
 	Every   time.Duration // between registrations; 0: 30 s (registerNameServerPeriod)
-	Again   time.Duration // until the next try after one that failed; 0: 3 s
+	Again   time.Duration // until the next try after one that failed, or told a slave no master; 0: 3 s
 	Timeout time.Duration // of one; 0: 3 s
 	Logger  *slog.Logger  // nil: slog.Default()
 }
@@ -38,11 +39,11 @@ type RegistrarOptions struct {
 // connection that stays open: when it ends, the name server forgets the broker.
 // One goroutine for each name server. All methods may be called from any.
 type Registrar struct {
-	o     RegistrarOptions
-	stop  chan struct{}
-	ended sync.WaitGroup
-	all   []*registration
-	close sync.Once
+	o      RegistrarOptions
+	ctx    context.Context // over when it closes
+	cancel context.CancelFunc
+	ended  sync.WaitGroup
+	all    []*registration
 }
 
 // registration is the broker at one name server.
@@ -54,9 +55,14 @@ type registration struct {
 		sync.Mutex
 		waiting []chan error // told of the next registration that begins
 	}
-	client *Client // its goroutine's, as all below
-	failed bool    // and that is logged
+	failed atomic.Bool // the last one, and that is logged; its goroutine stores
+	client *Client     // its goroutine's, as all below
+	lonely int         // registrations in a row that a slave was told no master at
 }
+
+// lonelyTries is how often a slave that is told no master asks again soon: most
+// often it was started first. Then it is told with its next registrations.
+const lonelyTries = 20
 
 // StartRegistrar registers at once, and again and again until Close.
 func StartRegistrar(o RegistrarOptions) *Registrar {
@@ -64,7 +70,8 @@ func StartRegistrar(o RegistrarOptions) *Registrar {
 	o.Again = min(cmp.Or(o.Again, 3*time.Second), o.Every)
 	o.Timeout = cmp.Or(o.Timeout, 3*time.Second)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
-	r := &Registrar{o: o, stop: make(chan struct{})}
+	r := &Registrar{o: o}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
 	addrs := o.NameServers
 	if o.Local != nil {
 		addrs = append([]string{""}, addrs...)
@@ -78,26 +85,38 @@ func StartRegistrar(o RegistrarOptions) *Registrar {
 }
 
 // Register registers everywhere now, with topics as they are now or later, and
-// waits until all name servers have answered or ctx is over. The error names
-// those that have not.
+// waits until all name servers have answered or ctx is over. It does not wait for
+// one at which the last registration failed: nobody should for as long as it is
+// away. The error names those that have not taken it.
 func (r *Registrar) Register(ctx context.Context) error {
 	waits := make([]chan error, len(r.all))
+	var errs []error
 	for i, g := range r.all {
+		if g.failed.Load() {
+			g.poke()
+			errs = append(errs, fmt.Errorf("name server %s: %w", g.name(), errAway))
+			continue
+		}
 		waits[i] = g.ask()
 	}
-	var errs []error
 	for i, w := range waits {
+		if w == nil {
+			continue
+		}
 		select {
 		case err := <-w:
 			errs = append(errs, err)
 		case <-ctx.Done():
 			errs = append(errs, fmt.Errorf("name server %s: %w", r.all[i].name(), ctx.Err()))
-		case <-r.stop:
+		case <-r.ctx.Done():
 			errs = append(errs, ErrClosed)
 		}
 	}
 	return errors.Join(errs...)
 }
+
+// errAway stands for the error that was logged when it began.
+var errAway = errors.New("it did not take the last registration; trying again")
 
 // Poke is Register without waiting.
 func (r *Registrar) Poke() {
@@ -106,9 +125,9 @@ func (r *Registrar) Poke() {
 	}
 }
 
-// Close unregisters everywhere and ends. It takes no longer than Timeout.
+// Close unregisters everywhere and ends. It takes little longer than Timeout.
 func (r *Registrar) Close() {
-	r.close.Do(func() { close(r.stop) })
+	r.cancel()
 	r.ended.Wait()
 }
 
@@ -140,7 +159,7 @@ func (g *registration) run() {
 			over = g.client.Done()
 		}
 		select {
-		case <-g.r.stop:
+		case <-g.r.ctx.Done():
 			g.unregister()
 			return
 		case <-next.C:
@@ -155,50 +174,62 @@ func (g *registration) run() {
 		waiting := g.mu.waiting
 		g.mu.waiting = nil
 		g.mu.Unlock()
-		err := g.register()
-		g.tell(err)
+		alone, err := g.register()
+		if g.r.ctx.Err() == nil {
+			g.tell(err)
+		}
 		for _, w := range waiting {
 			w <- err
 		}
-		if err != nil {
-			next.Reset(g.r.o.Again)
-		} else {
-			next.Reset(g.r.o.Every)
-		}
+		next.Reset(g.pause(alone, err))
 	}
+}
+
+// pause is the time until the next registration.
+func (g *registration) pause(alone bool, err error) time.Duration {
+	switch {
+	case err != nil:
+		return g.r.o.Again
+	case !alone:
+		g.lonely = 0
+	case g.lonely < lonelyTries:
+		g.lonely++
+		return g.r.o.Again
+	}
+	return g.r.o.Every
 }
 
 // tell logs when registrations begin to fail, and when they no longer do.
 func (g *registration) tell(err error) {
 	switch o := &g.r.o; {
-	case err != nil && !g.failed:
+	case err != nil && !g.failed.Load():
 		o.Logger.Warn("broker is not registered; trying again", "name_server", g.name(), "every", o.Again, "error", err)
-	case err == nil && g.failed:
+	case err == nil && g.failed.Load():
 		o.Logger.Info("broker is registered again", "name_server", g.name())
 	}
-	g.failed = err != nil
+	g.failed.Store(err != nil)
 }
 
-func (g *registration) register() error {
+// register tells whether this is a slave that was told no master.
+func (g *registration) register() (alone bool, err error) {
 	o := &g.r.o
 	id := o.ID()
 	body := append(o.Topics([]byte(`{"filterServerList":[],"topicConfigSerializeWrapper":`)), '}')
-	ctx, cancel := context.WithTimeout(context.Background(), o.Timeout)
+	ctx, cancel := context.WithTimeout(g.r.ctx, o.Timeout)
 	defer cancel()
 	var told Registered
-	var err error
 	if g.addr == "" {
 		told, err = g.registerLocally(id, body)
 	} else {
 		told, err = g.registerAt(ctx, id, body)
 	}
 	if err != nil {
-		return fmt.Errorf("register at name server %s: %w", g.name(), err)
+		return false, fmt.Errorf("register at name server %s: %w", g.name(), err)
 	}
 	if id != 0 && o.OnMaster != nil {
 		o.OnMaster(told)
 	}
-	return nil
+	return id != 0 && told.MasterAddress == "", nil
 }
 
 func (g *registration) registerLocally(id int64, body []byte) (Registered, error) {
@@ -207,14 +238,10 @@ func (g *registration) registerLocally(id int64, body []byte) (Registered, error
 	if err != nil {
 		return Registered{}, err
 	}
-	told, ok := o.Local.Register(&Registration{
+	return o.Local.Register(&Registration{
 		Cluster: o.Cluster, Broker: o.Broker, ID: id, Address: o.Address, HAAddress: o.HAAddress,
 		Version: version, Topics: topics, MaySubstitute: true,
 	}, nil)
-	if !ok {
-		return Registered{}, errors.New("a new broker has one topic, want none or at least two")
-	}
-	return told, nil
 }
 
 // registeredTopics reads the body of a registration.

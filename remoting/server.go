@@ -198,9 +198,21 @@ func (s *Server) accept(listener net.Listener, h Handler) {
 			continue
 		}
 		p := newPeer(s, h, c.RemoteAddr())
+		dropZones(c)
 		if _, err := s.client.EnrollContext(c, p); err != nil || !p.opened {
 			s.connections.Add(-1)
 			s.count(NoDescriptor, "connection of %s is closed: %v", p.addr, err)
+		}
+	}
+}
+
+// dropZones takes the zones out of a connection's addresses, those of link-local
+// IPv6. gnet puts them into its pool of byte slices when the connection ends: texts
+// that package net shares would be written over.
+func dropZones(c net.Conn) {
+	for _, a := range []net.Addr{c.LocalAddr(), c.RemoteAddr()} {
+		if tcp, ok := a.(*net.TCPAddr); ok {
+			tcp.Zone = ""
 		}
 	}
 }

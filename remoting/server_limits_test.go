@@ -316,3 +316,141 @@ func TestTheBacklogOfAConnectionIsTold(t *testing.T) {
 	}
 	until(t, "all is taken", func() bool { return b.Backlog() == 0 })
 }
+
+// A few that begin large frames must not keep all others from sending.
+func TestLargeUnfinishedFramesDoNotCloseSmallOnes(t *testing.T) {
+	s := listen(t, echo, ServerOptions{PartialBytes: 1 << 20, Loops: 1})
+	hog := raw(t, s)
+	begin := rawFrame(0, "{}", string(make([]byte, 2<<20)))
+	if _, err := hog.Write(begin[:1<<20]); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "it has all there may be", func() bool { return s.partial.Load() == 1<<20 })
+	frame := rawFrame(0, "{}", string(make([]byte, 60<<10)))
+	var all []net.Conn
+	for i := range 10 {
+		c := raw(t, s)
+		all = append(all, c)
+		if _, err := c.Write(frame[:len(frame)-1]); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "it has begun", func() bool { return s.partial.Load() == 1<<20+int64(i+1)*int64(len(frame)-1) })
+	}
+	for _, c := range all {
+		if _, err := c.Write(frame[len(frame)-1:]); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readFull(c, make([]byte, 8)); err != nil {
+			t.Errorf("a small one is not answered: %v", err)
+		}
+	}
+}
+
+func TestWhatIsRightBeforeABadFrameIsAnswered(t *testing.T) {
+	s := listen(t, echo, ServerOptions{})
+	c := raw(t, s)
+	if _, err := c.Write(append(AppendFrame(nil, &Command{Opaque: 77}), unhex("00000000")...)); err != nil {
+		t.Fatal(err)
+	}
+	if got := ends(t, c); !bytes.Contains(got, []byte(`"opaque":77`)) {
+		t.Errorf("it is answered with %q", got)
+	}
+}
+
+// Who does not read its answers has nothing more done for it.
+func TestRequestsBehindTooManyAnswersAreNotServed(t *testing.T) {
+	var served atomic.Int64
+	s := listen(t, HandlerFunc(func(r *Request) {
+		served.Add(1)
+		r.Reply(&Command{Body: make([]byte, 1<<20)})
+	}), ServerOptions{PendingOut: 4 << 20, Loops: 1})
+	c := raw(t, s)
+	var out []byte
+	for range 500 {
+		out = AppendFrame(out, &Command{})
+	}
+	if _, err := c.Write(out); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "it is closed", func() bool { return s.Connections() == 0 })
+	if n := served.Load(); n > 5 {
+		t.Errorf("%d requests were served, want those that made 4 MiB", n)
+	}
+}
+
+func TestASlowReaderOfALongAnswerIsNotSilent(t *testing.T) {
+	peers := make(chan *peer, 1)
+	s := listen(t, HandlerFunc(func(r *Request) {
+		peers <- r.Peer.(*peer)
+		r.Reply(&Command{Body: make([]byte, 8<<20)})
+	}), ServerOptions{Idle: time.Hour, Loops: 1})
+	c := raw(t, s)
+	if _, err := c.Write(AppendFrame(nil, &Command{})); err != nil {
+		t.Fatal(err)
+	}
+	p := <-peers
+	l := s.allLoops()[0]
+	onLoop := func(f func()) {
+		done := make(chan struct{})
+		l.do(func() { defer close(done); f() })
+		<-done
+	}
+	var unsent int64
+	onLoop(func() { unsent = p.unsent.Load() })
+	if _, err := io.CopyN(io.Discard, c, 4<<20); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "more of the answer is sent", func() (more bool) {
+		onLoop(func() { more = int64(p.c.OutboundBuffered()) < unsent })
+		return more
+	})
+	alive := false
+	onLoop(func() {
+		l.now = time.Now().Add(2 * time.Hour)
+		p.checkTimes()
+		alive = p.c != nil
+	})
+	if !alive {
+		t.Error("a peer that reads is closed")
+	}
+	onLoop(func() {
+		l.now = time.Now().Add(4 * time.Hour)
+		if p.c != nil && p.c.OutboundBuffered() == int(p.unsent.Load()) {
+			p.checkTimes()
+			alive = p.c != nil
+		}
+	})
+	if alive {
+		t.Error("a peer that reads no longer is not closed")
+	}
+}
+
+func TestConnectionsLeaveDescriptorsForTheLog(t *testing.T) {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	var o ServerOptions
+	o.setDefaults()
+	if n := uint64(o.Connections); n != min(65536, limit.Cur/4*3) {
+		t.Errorf("%d connections with %d descriptors", n, limit.Cur)
+	}
+}
+
+func TestZonesOfAddressesAreKeptFromGnet(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.RemoteAddr().(*net.TCPAddr).Zone = "eth0" // as of a link-local address
+	dropZones(c)
+	if got := c.RemoteAddr().(*net.TCPAddr); got.Zone != "" {
+		t.Errorf("the connection is to %v", got)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"log/slog"
 	"runtime"
+	"syscall"
 	"time"
 )
 
@@ -18,9 +19,11 @@ type ServerOptions struct {
 	PartialBytes int64 // of frames that are not whole yet, over all connections; 0: 256 MiB
 	PendingIn    int   // bytes of requests of one connection that wait for their answers, each counting 512 more; 0: 32 MiB
 	PendingOut   int   // bytes of answers of one connection that its peer has not read; 0: 32 MiB
-	Connections  int   // at most; 0: 65536
+	Connections  int   // at most; 0: 65536, and no more than three quarters of the descriptors that the process may have
 
 	Logger *slog.Logger // nil: slog.Default()
+
+	panics int64 // of handlers that a test expects; others fail it
 }
 
 func (o *ServerOptions) setDefaults() {
@@ -31,8 +34,19 @@ func (o *ServerOptions) setDefaults() {
 	o.PartialBytes = cmp.Or(o.PartialBytes, 256<<20)
 	o.PendingIn = cmp.Or(o.PendingIn, 32<<20)
 	o.PendingOut = cmp.Or(o.PendingOut, 32<<20)
-	o.Connections = cmp.Or(o.Connections, 65536)
+	o.Connections = cmp.Or(o.Connections, connectionsMax())
 	o.Logger = cmp.Or(o.Logger, slog.Default())
+}
+
+// connectionsMax leaves descriptors for the log's files and for replicas: clients,
+// however many, must not keep the log from making its next segment.
+func connectionsMax() int {
+	const most = 65536
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return most
+	}
+	return int(min(limit.Cur/4*3, most))
 }
 
 // tick is how often a loop looks for connections whose time is over, and how

@@ -173,7 +173,12 @@ func (p *peer) read() {
 	p.mu.due = true
 	p.mu.Unlock()
 	if err := p.serveAll(); err != nil {
-		p.closeFor(err)
+		p.mu.Lock()
+		if p.mu.why == nil {
+			p.mu.why = err
+		}
+		p.mu.Unlock()
+		p.flush() // what was right before it is answered
 		return
 	}
 	if marked {
@@ -190,7 +195,7 @@ func (p *peer) serveAll() error {
 		}
 	}
 	whole := false
-	for p.c != nil {
+	for p.c != nil && !p.over() {
 		frame, err := nextFrame(p.c, p.s.o.FrameBytes)
 		if err != nil {
 			return err
@@ -211,6 +216,14 @@ func (p *peer) serveAll() error {
 	return nil
 }
 
+// over tells whether the loop is going to close the connection: what else came on
+// it is not worth the work.
+func (p *peer) over() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.why != nil
+}
+
 // keepPartial notes the bytes of a frame that is not whole, and since when.
 func (p *peer) keepPartial(whole bool) error {
 	n := p.c.InboundBuffered()
@@ -223,7 +236,10 @@ func (p *peer) keepPartial(whole bool) error {
 	grown := n - p.partial
 	all := p.s.partial.Add(int64(grown))
 	p.partial = n
-	if grown > 0 && all > p.s.o.PartialBytes {
+	// Who has less than a fair share is not made to suffer for others: they, few
+	// with 16 MiB each, would keep everybody from sending.
+	share := p.s.o.PartialBytes / max(p.s.connections.Load(), 1)
+	if grown > 0 && all > p.s.o.PartialBytes && int64(n) > share {
 		return refuse(FramesTooMany, "frames that are not whole have %d bytes, want at most %d over all connections", all, p.s.o.PartialBytes)
 	}
 	return nil
@@ -238,7 +254,7 @@ func (p *peer) serve(frame []byte) error {
 	case r.IsResponse():
 		return nil // we never ask
 	case r.IsOneway():
-		p.h.Serve(r)
+		p.guarded(r)
 		return nil
 	}
 	cost := len(frame) + requestCost
@@ -254,7 +270,7 @@ func (p *peer) serve(frame []byte) error {
 	case p.s.draining.Load() && r.Version > goAwayVersion:
 		r.ReplyCode(GoAway, "the broker is shutting down")
 	default:
-		p.h.Serve(r)
+		p.guarded(r)
 	}
 	return nil
 }
@@ -304,8 +320,13 @@ func (p *peer) closeFor(why error) {
 	_ = p.l.el.Close(p.c) // calls closed
 }
 
-// checkTimes closes the connection when its time is over.
+// checkTimes closes the connection when its time is over. A peer that takes a long
+// answer bit by bit is not silent.
 func (p *peer) checkTimes() {
+	if unsent := int64(p.c.OutboundBuffered()); unsent < p.unsent.Load() {
+		p.unsent.Store(unsent)
+		p.heard = p.l.now
+	}
 	switch now := p.l.now; {
 	case p.partial > 0 && now.Sub(p.since) > p.s.o.FrameTime:
 		p.closeFor(refuse(FrameTooSlow, "a frame was begun and is not whole after %v: %d bytes came", p.s.o.FrameTime, p.partial))

@@ -3,6 +3,7 @@ package remoting
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -88,24 +89,35 @@ func (s *masterSync) sync(ctx context.Context) error {
 	defer cancel()
 	for _, step := range []struct {
 		code int32
-		take func(body []byte) error
+		take func(body []byte, may func() error) error
 	}{
 		{CodeGetAllTopicConfig, s.b.topics.Replace},
 		{CodeGetAllGroups, s.b.groups.Replace},
 		{CodeGetAllConsumerOffset, s.b.offsets.Merge},
 	} {
 		body, err := s.ask(ctx, step.code)
-		if s.b.o.Engine.Role() != engine.Slave {
-			return nil // meanwhile; what it has is its own now
-		}
 		if err == nil && !bytes.Equal(body, s.last[step.code]) {
-			if err = step.take(body); err == nil {
+			if err = step.take(body, s.follows); err == nil {
 				s.last[step.code] = body
 			}
+		}
+		if s.follows() != nil {
+			return nil // any more; what it has is its own
 		}
 		if err != nil {
 			return fmt.Errorf("code %d: %w", step.code, err)
 		}
+	}
+	return nil
+}
+
+var errNoSlave = errors.New("this broker is no slave any more")
+
+// follows gives an error once this broker is no slave: what it has is its own
+// then, and no master's copy may replace it.
+func (s *masterSync) follows() error {
+	if s.b.o.Engine.Role() != engine.Slave {
+		return errNoSlave
 	}
 	return nil
 }

@@ -74,6 +74,9 @@ func decodeTopic(name string, o object) (TopicConfig, error) {
 	if err == nil && c.Name != name {
 		err = fmt.Errorf("it stands under another name than its topicName %q", c.Name)
 	}
+	if most := max(c.ReadQueues, c.WriteQueues); err == nil && (min(c.ReadQueues, c.WriteQueues) < 0 || most > queuesMax) {
+		err = fmt.Errorf("it has %d read and %d write queues, want 0 to %d", c.ReadQueues, c.WriteQueues, queuesMax)
+	}
 	c.rest = o
 	return c, err
 }
@@ -162,17 +165,19 @@ func (t *Topics) Version() DataVersion { return t.table.current.Load().version }
 // AppendJSON appends all topics and their version, compact: the body of
 // GET_ALL_TOPIC_CONFIG and what a broker registers (TopicConfigSerializeWrapper).
 func (t *Topics) AppendJSON(dst []byte) []byte {
-	return t.table.format(dst, t.table.current.Load(), nil)
+	return t.table.appendBody(dst)
 }
 
 // Replace takes over another broker's topics with their version, from the body
-// that AppendJSON makes. Topics that are not in it are removed.
-func (t *Topics) Replace(body []byte) error {
+// that AppendJSON makes. Topics that are not in it are removed. Nothing is if may
+// gives an error by the time that it would be: a broker that has become master
+// has topics of its own.
+func (t *Topics) Replace(body []byte, may func() error) error {
 	state, _, err := t.table.parse(quoteKeys(body))
 	if err != nil {
 		return fmt.Errorf("topics of the master: %w", err)
 	}
-	return await(func(done func(error)) { t.table.replace(state, done) })
+	return await(func(done func(error)) { t.table.replace(state, may, done) })
 }
 
 // errNoTemplate means that a topic cannot be made by a send.

@@ -155,13 +155,13 @@ func TestASlaveTakesOverItsMastersTopicsAndGroups(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := slave.Replace(master.AppendJSON(nil)); err != nil {
+	if err := slave.Replace(master.AppendJSON(nil), always); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(slave.Names(), master.Names()) || slave.Version() != master.Version() {
 		t.Errorf("the slave has %v, %+v", slave.Names(), slave.Version())
 	}
-	if err := slave.Replace([]byte(`{"topicConfigTable":[]}`)); err == nil || len(slave.Names()) != len(master.Names()) {
+	if err := slave.Replace([]byte(`{"topicConfigTable":[]}`), always); err == nil || len(slave.Names()) != len(master.Names()) {
 		t.Errorf("a bad body: %v", err)
 	}
 	var groups [2]*Groups
@@ -177,7 +177,7 @@ func TestASlaveTakesOverItsMastersTopicsAndGroups(t *testing.T) {
 	if err := await(func(done func(error)) { groups[0].Update(c, done) }); err != nil {
 		t.Fatal(err)
 	}
-	if err := groups[1].Replace(groups[0].AppendJSON(nil)); err != nil {
+	if err := groups[1].Replace(groups[0].AppendJSON(nil), always); err != nil {
 		t.Fatal(err)
 	}
 	if got, ok := groups[1].Peek("g"); !ok || got.RetryMax != 3 || groups[1].Version() != groups[0].Version() {
