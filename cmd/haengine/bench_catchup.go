@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/haengine/haengine/engine"
@@ -28,17 +27,16 @@ func benchCatchup(ctx context.Context, o benchOptions) ([]benchResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	var ours []round
-	var raw []float64
+	var ours, raw []round
 	for i := range o.rounds {
 		if err := settleMemory(ctx); err != nil {
 			return nil, err
 		}
-		took, _, err := rawCopy(ctx, o, files, sizes)
+		l, err := rawCopy(ctx, o, receiveBest, files, sizes)
 		if err != nil {
 			return nil, fmt.Errorf("limit: %w", err)
 		}
-		raw = append(raw, float64(s.MaxOffset)/took.Seconds())
+		raw = append(raw, l)
 		if err := settleMemory(ctx); err != nil {
 			return nil, err
 		}
@@ -53,11 +51,8 @@ func benchCatchup(ctx context.Context, o benchOptions) ([]benchResult, error) {
 	result.P50, result.P99, result.P999, result.Max = nil, nil, nil, nil // nothing waits
 	result.Allocs = nil
 	result.Messages = messages
-	limit := median(raw)
-	result.Limit = &benchLimit{Name: "sendfile into the populated map of a fresh file", BytesPerSecond: &limit}
-	result.Ratio = ratio(result.BytesPerSecond, limit)
 	result.Settings["log_bytes"] = s.MaxOffset
-	result.judge(min(shortest(ours), time.Duration(float64(s.MaxOffset)/slices.Max(raw)*float64(time.Second))))
+	result.besideLimit("sendfile, "+receiveBest.String(), false, ours, raw)
 	return []benchResult{result}, nil
 }
 
@@ -115,14 +110,15 @@ func (p *benchPair) catchUp(ctx context.Context, store string, end int64) (round
 		}
 	}
 	r := round{bytes: end, latency: new(latencies)}
-	start, cpu := time.Now(), cpuTime(p.child)
+	start, cpu, own := time.Now(), cpuTime(p.child), cpuTime(nil)
 	tick := time.NewTicker(200 * time.Microsecond)
 	defer tick.Stop()
 	for {
 		s := p.master.Status()
 		if len(s.Replicas) == 1 && s.Replicas[0].AckedOffset == end {
 			r.took = time.Since(start)
-			r.cpu = cpuTime(p.child) - cpu
+			r.cpu, r.masterCPU = cpuTime(p.child)-cpu, cpuTime(nil)-own
+			r.memory = memoryWith(p.child)
 			return r, nil
 		}
 		if len(s.Replicas) == 0 {

@@ -25,6 +25,7 @@ type benchPair struct {
 	master  *engine.Engine
 	slave   *engine.Engine // with --in-process
 	child   *child         // otherwise
+	others  *child         // more replicas, in another process
 	next    atomic.Int32
 }
 
@@ -40,7 +41,7 @@ func (o *benchOptions) segment() int64 {
 func (o *benchOptions) nodeOptions(store string) engine.Options {
 	return engine.Options{
 		Store: filepath.Join(o.dir, store), SegmentBytes: o.segment(), Spin: o.spin, Congestion: o.congestion, FrameBytes: int(o.frameBytes),
-		PlainHistory: engine.HistoryFirst, SlaveTimeout: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		PlainHistory: engine.HistoryFirst, PlainIdentity: engine.IdentityConnection, SlaveTimeout: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 }
 
@@ -94,8 +95,10 @@ func (p *benchPair) startSlave(store string) (err error) {
 	if o.congestion != "" {
 		args = append(args, "--tcp-congestion", o.congestion)
 	}
-	p.child, err = startChild("slave", nil, args...)
-	return err
+	return o.pins.startOnPeerCore(func() error {
+		p.child, err = startChild("slave", nil, args...)
+		return err
+	})
 }
 
 // stopSlave ends the slave at once: its store is thrown away.
