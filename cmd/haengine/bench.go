@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,8 +46,10 @@ type benchResult struct {
 	Memory            *benchMemory   `json:"memory"`
 	Spread            benchSpread    `json:"spread"`
 	Limit             *benchLimit    `json:"limit"`
-	Ratio             *float64       `json:"ratio_to_limit"` // rate over limit's rate, or time over limit's time
-	Note              string         `json:"note,omitempty"` // why the figures are not to be believed
+	Ratio             *float64       `json:"ratio_to_limit"`   // rate over limit's rate, or time over limit's time
+	Note              string         `json:"note,omitempty"`   // why the figures are not to be believed
+	Limits            []benchLimit   `json:"limits,omitempty"` // all that were measured, where limit is the best of several
+	Copy              *copyFigures   `json:"copy,omitempty"`
 	Sweep             *sweepValue    `json:"sweep,omitempty"`
 	Settings          map[string]any `json:"settings"`
 }
@@ -211,20 +212,31 @@ const roundMin = 500 * time.Millisecond
 // judge says in Note why the figures are not to be believed, if they are not.
 // shortest is the shortest round, of the benchmark or of its limit.
 func (r *benchResult) judge(shortest time.Duration) {
-	var why []string
 	if r.Ratio != nil {
 		faster := *r.Ratio > 1
 		if r.Limit.P50 != nil { // a ratio of times
 			faster = *r.Ratio < 1
 		}
 		if faster {
-			why = append(why, "faster than the limit cannot be: the sample is too small, or the machine is not quiet")
+			r.note("faster than the limit cannot be: the sample is too small, or the machine is not quiet")
 		}
 	}
+	r.judgeLength(shortest)
+}
+
+// judgeLength is judge without a limit.
+func (r *benchResult) judgeLength(shortest time.Duration) {
 	if shortest < roundMin {
-		why = append(why, fmt.Sprintf("a round took %s only, which is too small a sample; give a longer --duration or more --bytes", shortDuration(shortest)))
+		r.note(fmt.Sprintf("a round took %s only, which is too small a sample; give a longer --duration or more --bytes", shortDuration(shortest)))
 	}
-	r.Note = strings.Join(why, "; ")
+}
+
+// note adds a reason not to believe the figures.
+func (r *benchResult) note(why string) {
+	if r.Note != "" {
+		why = r.Note + "; " + why
+	}
+	r.Note = why
 }
 
 func (r benchResult) print(w io.Writer) {
@@ -261,8 +273,15 @@ func (r benchResult) print(w io.Writer) {
 			pairs = append(pairs, "limit", fmt.Sprintf("%s: %s a second%s", l.Name, shortBytes(int64(*l.BytesPerSecond)), l.spread(size)))
 		}
 	}
+	for _, l := range r.Limits {
+		pairs = append(pairs, "", fmt.Sprintf("%s: %s a second", l.Name, shortBytes(int64(*l.BytesPerSecond))))
+	}
 	if r.Ratio != nil {
 		pairs = append(pairs, "ratio to limit", fmt.Sprintf("%.3g%s", *r.Ratio, r.Spread.text("ratio_to_limit", threeDigits)))
+	}
+	if c := r.Copy; c != nil {
+		pairs = append(pairs, "first acknowledgement", fmt.Sprintf("%.3g ms after the first report%s", c.FirstAck, r.Spread.text("first_ack_ms", threeDigits)),
+			"verified and queued", fmt.Sprintf("after %.3g times the copy's time%s", c.Queued, r.Spread.text("queued_to_copied", threeDigits)))
 	}
 	if r.Note != "" {
 		pairs = append(pairs, "note", r.Note)

@@ -4,5 +4,5 @@ import "github.com/spf13/cobra"
 
 // addGrowthBenches adds those that say how cost grows, and what trouble costs.
 func addGrowthBenches(cmd *cobra.Command) {
-	cmd.AddCommand(newBenchSweep())
+	cmd.AddCommand(newBenchSweep(), newBenchStart(), newBenchIdle(), newBenchBusy(), newBenchStuck(), newBenchOutage())
 }

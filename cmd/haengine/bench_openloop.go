@@ -41,7 +41,8 @@ func (p *benchPair) openLoop(ctx context.Context, d time.Duration, bytes int64) 
 	runtime.ReadMemStats(&before)
 	cpu, own := cpuTime(p.child), cpuTime(nil)
 	l.start = time.Now()
-	pulling, cancel := context.WithCancel(ctx)
+	// Not ctx: what was begun ends as it does, however the round is ended.
+	pulling, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	pulled := make(chan error, 1)
 	go func() { pulled <- l.pull(pulling) }()
@@ -86,6 +87,9 @@ func (l *openLoop) put(ctx context.Context, rate float64, alarm *alarm) (begun i
 		if err := l.queue.Put(ctx, &l.message, uint64(max(due, woke))); err != nil {
 			return begun, err
 		}
+	}
+	if errors.Is(context.Cause(ctx), errRoundOver) {
+		return begun, nil
 	}
 	return begun, ctx.Err()
 }

@@ -26,6 +26,8 @@ type benchPair struct {
 	slave   *engine.Engine // with --in-process
 	child   *child         // otherwise
 	others  *child         // more replicas, in another process
+	through string         // where the slave connects; empty: to the master
+	admin   string         // where the slave's status is; empty: nowhere
 	next    atomic.Int32
 }
 
@@ -81,7 +83,7 @@ func startPair(ctx context.Context, role engine.Role, o benchOptions) (*benchPai
 
 func (p *benchPair) startSlave(store string) (err error) {
 	o := p.options
-	address := p.master.HAAddr().String()
+	address := cmp.Or(p.through, p.master.HAAddr().String())
 	if o.inProcess {
 		options := o.nodeOptions(store)
 		options.Role, options.Master = engine.Slave, address
@@ -89,7 +91,7 @@ func (p *benchPair) startSlave(store string) (err error) {
 		return err
 	}
 	args := []string{
-		"serve", "--role", "SLAVE", "--store", filepath.Join(o.dir, store), "--master", address, "--admin-listen", "", "--client-listen", "",
+		"serve", "--role", "SLAVE", "--store", filepath.Join(o.dir, store), "--master", address, "--admin-listen", p.admin, "--client-listen", "",
 		"--segment-bytes", strconv.FormatInt(o.segment(), 10), "--log-format", "json", "--spin", o.spin.String(),
 	}
 	if o.congestion != "" {

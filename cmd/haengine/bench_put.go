@@ -39,7 +39,9 @@ type round struct {
 	cpu             time.Duration // of all processes
 	masterCPU       time.Duration // of this one
 	allocs          uint64
-	memory          benchMemory // at its end
+	memory          benchMemory   // at its end
+	firstAck        time.Duration // of a copy
+	queued          time.Duration // of a copy: until it is verified and queued, too
 	latency         *latencies
 }
 

@@ -32,10 +32,13 @@ type rawPeer struct {
 // newBenchPeer is the peer's verb. It is no part of the contract.
 func newBenchPeer() *cobra.Command {
 	return &cobra.Command{
-		Use: "peer stream|spin|file|replicas ADDRESS [ARGUMENTS]", Hidden: true, Args: cobra.MinimumNArgs(2),
+		Use: "peer stream|spin|file|replicas|fill WHERE [ARGUMENTS]", Hidden: true, Args: cobra.MinimumNArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if args[0] == "replicas" {
+			switch args[0] {
+			case "replicas":
 				return peerReplicas(args[1], args[2:])
+			case "fill":
+				return peerFill(args[1:])
 			}
 			poll, fd, err := dialRaw(args[1])
 			if err != nil {

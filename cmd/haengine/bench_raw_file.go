@@ -30,10 +30,6 @@ const (
 
 var receiveMethods = []receiveMethod{receiveMap, receiveAhead, receiveWrite, receiveSplice}
 
-// receiveBest is the best known one, which a catch-up is compared with; see
-// docs/benchmarks.md.
-const receiveBest = receiveAhead
-
 // String says it for people.
 func (m receiveMethod) String() string {
 	switch m {

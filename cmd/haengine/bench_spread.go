@@ -29,14 +29,22 @@ func (s benchSpread) values(name string, values []float64) {
 // spreadOf is that of all that a round has.
 func spreadOf(rounds []round) benchSpread {
 	s := benchSpread{}
-	s.of("messages_per_second", rounds, func(r round) float64 { return float64(r.messages) / r.took.Seconds() })
+	s.of("messages_per_second", rounds, func(r round) float64 { return per(float64(r.messages), r.took.Seconds()) })
 	s.of("bytes_per_second", rounds, round.bytesPerSecond)
 	for name, q := range map[string]float64{"p50_us": 0.5, "p99_us": 0.99, "p999_us": 0.999} {
 		s.of(name, rounds, func(r round) float64 { return µs(r.latency.quantile(q)) })
 	}
-	s.of("cpu_seconds_per_gb", rounds, func(r round) float64 { return r.cpu.Seconds() / (float64(r.bytes) / 1e9) })
-	s.of("master_cpu_us_per_message", rounds, func(r round) float64 { return µs(r.masterCPU) / float64(r.messages) })
+	s.of("cpu_seconds_per_gb", rounds, func(r round) float64 { return per(r.cpu.Seconds(), float64(r.bytes)/1e9) })
+	s.of("master_cpu_us_per_message", rounds, func(r round) float64 { return per(µs(r.masterCPU), float64(r.messages)) })
 	return s
+}
+
+// per is a for each b, and 0, which is nothing, without any.
+func per(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
 }
 
 // text is "a to b" of a figure, after its median; empty without one.
@@ -56,10 +64,17 @@ func threeDigits(v float64) string {
 	return strings.TrimSuffix(fmt.Sprintf("%.3g", v), ".0")
 }
 
-// besideLimit compares the rounds of a benchmark with those of its limit, of
-// which the i-th was measured just before the i-th of the benchmark. By latency
-// the ratio is that of the median times, otherwise of the rates.
+// besideLimit compares a benchmark with its limit, which nothing can be faster
+// than.
 func (r *benchResult) besideLimit(name string, byLatency bool, ours, limit []round) {
+	r.beside(name, byLatency, ours, limit)
+	r.judge(min(shortest(ours), shortest(limit)))
+}
+
+// beside compares the rounds of a benchmark with others, of which the i-th was
+// measured just before the i-th of the benchmark. By latency the ratio is that of
+// the median times, otherwise of the rates.
+func (r *benchResult) beside(name string, byLatency bool, ours, limit []round) {
 	l := &benchLimit{Name: name}
 	p50 := func(r round) float64 { return µs(r.latency.quantile(0.5)) }
 	figure, of := round.bytesPerSecond, r.BytesPerSecond
@@ -69,7 +84,7 @@ func (r *benchResult) besideLimit(name string, byLatency bool, ours, limit []rou
 	values, ratios := make([]float64, len(limit)), make([]float64, len(limit))
 	for i := range limit {
 		values[i] = figure(limit[i])
-		ratios[i] = figure(ours[i]) / values[i]
+		ratios[i] = per(figure(ours[i]), values[i])
 	}
 	l.Spread = &[2]float64{slices.Min(values), slices.Max(values)}
 	m := median(values)
@@ -80,5 +95,4 @@ func (r *benchResult) besideLimit(name string, byLatency bool, ours, limit []rou
 	}
 	r.Limit, r.Ratio = l, ratio(of, m)
 	r.Spread.values("ratio_to_limit", ratios)
-	r.judge(min(shortest(ours), shortest(limit)))
 }

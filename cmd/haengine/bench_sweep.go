@@ -263,14 +263,6 @@ func (s *sweep) result(p *sweepPoint) benchResult {
 	return r
 }
 
-// note adds a reason not to believe the figures.
-func (r *benchResult) note(why string) {
-	if r.Note != "" {
-		why = r.Note + "; " + why
-	}
-	r.Note = why
-}
-
 // table prints a row for each value.
 func (s *sweep) table(w io.Writer, results []benchResult) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
