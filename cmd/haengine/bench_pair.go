@@ -25,7 +25,6 @@ type benchPair struct {
 	master  *engine.Engine
 	slave   *engine.Engine // with --in-process
 	child   *child         // otherwise
-	others  *child         // more replicas, in another process
 	through string         // where the slave connects; empty: to the master
 	admin   string         // where the slave's status is; empty: nowhere
 	next    atomic.Int32

@@ -19,39 +19,30 @@ import (
 // its own, so that what many replicas cost a master can be seen on a machine
 // that has not the cores for many nodes.
 
-// cheapReplicas are so many of them, and so many more that say hello and then
-// read nothing.
-type cheapReplicas struct{ child *child }
-
-// startReplicas connects them to the pair's master and waits until all are in
-// sync.
-func (p *benchPair) startReplicas(ctx context.Context, reading, stuck int) (cheapReplicas, error) {
+// startReplicas starts so many of them, and so many more that say hello and then
+// read nothing, in place of a slave. It waits until all are in sync.
+func (p *benchPair) startReplicas(ctx context.Context, reading, stuck int) error {
 	// A replica of an empty log is held until there is a byte.
 	if p.master.Status().MaxOffset == 0 {
 		if _, err := p.master.PutWaiting(ctx, &engine.Message{Topic: "bench", Body: make([]byte, p.options.size)}, engine.Waits{Copies: 1}); err != nil {
-			return cheapReplicas{}, err
+			return err
 		}
 	}
-	before := len(p.master.Status().Replicas)
-	var c *child
 	err := p.options.pins.startOnPeerCore(func() (err error) {
-		c, err = startChild("replicas", nil, "bench", "peer", "replicas", p.master.HAAddr().String(),
+		p.child, err = startChild("replicas", nil, "bench", "peer", "replicas", p.master.HAAddr().String(),
 			strconv.FormatInt(p.master.Status().MaxOffset, 10), strconv.Itoa(reading), strconv.Itoa(stuck))
 		return err
 	})
 	if err != nil {
-		return cheapReplicas{}, err
+		return err
 	}
 	late, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	if !waitForReplicas(late, p.master, before+reading+stuck) {
-		c.kill()
-		return cheapReplicas{}, c.failure(fmt.Errorf("of %d replicas not all connect: %w", reading+stuck, late.Err()))
+	if !waitForReplicas(late, p.master, reading+stuck) {
+		return p.child.failure(fmt.Errorf("of %d replicas not all connect: %w", reading+stuck, late.Err()))
 	}
-	return cheapReplicas{c}, nil
+	return nil
 }
-
-func (c cheapReplicas) close() { c.child.kill() }
 
 // peerReplicas is the process. Arguments: the offset to begin at, how many read,
 // how many do not.

@@ -51,11 +51,9 @@ func (o benchOptions) besideStuck(ctx context.Context, stuck int) (round, error)
 		return round{}, err
 	}
 	defer p.close()
-	replicas, err := p.startReplicas(ctx, 2, stuck)
-	if err != nil {
+	if err := p.startReplicas(ctx, 2, stuck); err != nil {
 		return round{}, err
 	}
-	defer replicas.close()
 	each := o.duration / time.Duration(o.rounds)
 	if _, err := p.puts(ctx, each/4, int64(o.bytes)/8); err != nil { // warm, and the stuck one's buffers full
 		return round{}, err

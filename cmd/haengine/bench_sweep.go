@@ -219,12 +219,9 @@ func (s *sweep) measure(ctx context.Context, p *sweepPoint, each time.Duration) 
 			return r, err
 		}
 		defer pair.close()
-		replicas, err := pair.startReplicas(ctx, int(p.value), 0)
-		if err != nil {
+		if err := pair.startReplicas(ctx, int(p.value), 0); err != nil {
 			return r, err
 		}
-		defer replicas.close()
-		pair.others = replicas.child
 	} else {
 		if pair, err = startPair(ctx, role, o); err != nil {
 			return r, err
