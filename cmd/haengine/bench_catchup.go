@@ -32,7 +32,7 @@ func benchCatchup(ctx context.Context, o benchOptions) ([]benchResult, error) {
 	ours, raw := []round(nil), make([][]round, len(receiveMethods))
 	for i := range o.rounds {
 		for m, method := range receiveMethods {
-			if err := settleMemory(ctx); err != nil {
+			if err := settleMemory(ctx, o.bytes); err != nil {
 				return nil, err
 			}
 			l, err := rawCopy(ctx, o, method, files, sizes)
@@ -41,7 +41,7 @@ func benchCatchup(ctx context.Context, o benchOptions) ([]benchResult, error) {
 			}
 			raw[m] = append(raw[m], l)
 		}
-		if err := settleMemory(ctx); err != nil {
+		if err := settleMemory(ctx, o.bytes); err != nil {
 			return nil, err
 		}
 		r, err := p.catchUp(ctx, fmt.Sprintf("slave%d", i), s.MaxOffset)

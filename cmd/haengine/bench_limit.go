@@ -36,7 +36,7 @@ func benchLimits(ctx context.Context, o benchOptions) ([]benchResult, error) {
 	for range o.rounds {
 		for i, l := range all {
 			if l.whole {
-				if err := settleMemory(ctx); err != nil {
+				if err := settleMemory(ctx, o.bytes); err != nil {
 					return nil, err
 				}
 			}
