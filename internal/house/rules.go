@@ -110,6 +110,7 @@ func Project() Rules {
 					"github.com/knadh/koanf/...", "github.com/prometheus/client_golang/...",
 				},
 			},
+			{Package: "bench/report"},
 			{Package: "internal/sim", Imports: []string{transfer, commitlog, invariant}},
 			{Package: "internal/fixture"},
 			{Package: "internal/invariant"},
