@@ -215,7 +215,7 @@ func (c *cable) close() {
 
 func printOutages(w io.Writer, results []outageResult) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "replica\tputs succeed after\tafter it serves\tmemory\t")
+	fmt.Fprintln(tw, "replica\tputs succeed after\tof that from serving\tmemory\t")
 	for _, r := range results {
 		serving := ""
 		if r.Serving != nil {
