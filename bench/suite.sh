@@ -44,45 +44,47 @@ bench() {
 	local args=("$@")
 	[[ $time == 0 ]] || args+=(--duration "$(seconds "$time")")
 	sync -f "$work"
-	"$binary" bench "${args[@]}" --dir "$work" --json | keep "$part" "haengine bench ${args[*]}"
+	"$binary" bench "${args[@]}" --dir "$work" --json | jq -c --arg skip "${skip:-}" 'select($skip == "" or (.name | startswith($skip) | not))' | keep "$part" "haengine bench ${args[*]}"
 	say "$part: $((SECONDS - began)) s"
 }
 
-part_limits() { bench limits 16 limit --rounds 3 --bytes 1GiB; }
+# Ways to receive a copy stand beside the catch-up.
+part_limits() { skip='sendfile' bench limits 16 limit --rounds 3 --bytes 128MiB; }
 part_puts() {
-	bench sync-any 10 sync --rounds 5
-	bench sync-one-core 10 sync --rounds 5 --placement one-core
+	bench sync-any 8 sync --rounds 5
+	bench sync-one-core 8 sync --rounds 5 --placement one-core
 	if (($(nproc) > 1)); then
-		bench sync-two-cores 10 sync --rounds 5 --placement two-cores
-		bench sync-spin 10 sync --rounds 5 --placement two-cores --spin 50us
+		bench sync-two-cores 8 sync --rounds 5 --placement two-cores
+		bench sync-spin 8 sync --rounds 5 --placement two-cores --spin 50us
 	fi
 	bench async 5 async --rounds 5 --bytes 2GiB
 }
 part_catchup() { bench catchup 0 catchup --rounds 3 --bytes 1GiB; }
-part_load() { bench load 6 sweep load --rounds 3 --bytes 3GiB; }
+part_load() { bench load 4.5 sweep load --rounds 3 --bytes 3GiB; }
 part_size() {
-	bench size 4 sweep size --rounds 3 --bytes 2GiB
-	bench size-one 4 sweep size --producers 1 --values 128,1KiB,16KiB --rounds 3
-	bench size-async 3 sweep size --async --producers 1 --rounds 3 --bytes 2GiB
+	bench size 3 sweep size --rounds 3 --bytes 2GiB
+	bench size-one 3 sweep size --producers 1 --values 128,1KiB,16KiB --rounds 3
+	bench size-async 2 sweep size --async --producers 1 --rounds 3 --bytes 4GiB
 }
-part_producers() { bench producers 4 sweep producers --rounds 3 --bytes 2GiB; }
-part_outstanding() { bench outstanding 4 sweep outstanding --rounds 3 --bytes 2GiB; }
+part_producers() { bench producers 3 sweep producers --rounds 3 --bytes 2GiB; }
+part_outstanding() { bench outstanding 3 sweep outstanding --rounds 3 --bytes 2GiB; }
 part_replicas() {
-	bench replicas 4 sweep replicas --values 1,2,3,4,8,16,32,64 --producers 8 --rounds 3
-	bench replicas-rate 4 sweep replicas --values 1,2,4,8,16,32 --rate 1000 --rounds 3
+	bench replicas 3 sweep replicas --values 1,2,3,4,8,16,32,64 --producers 8 --rounds 3
+	bench replicas-rate 3 sweep replicas --values 1,4,16,32 --rate 1000 --rounds 3
 }
 part_lag() { bench lag 6 sweep lag --rounds 3 --bytes 3GiB; }
 part_busy() { bench busy 9 busy --rounds 3 --bytes 1GiB; }
 part_stuck() { bench stuck 10 stuck --rounds 5 --bytes 2GiB; }
 part_flush() { bench flush 10 flush --rounds 5; }
-part_start() { bench start 0 start --rounds 3; }
+part_start() { bench start 0 start --values 64MiB,256MiB,1GiB,2GiB --rounds 3; }
 part_outage() { bench outage 0 outage --rounds 5; }
 part_idle() { bench idle 15 idle --rounds 5; }
 part_waiters() {
-	local command="go test -run '^\$' -bench RingEnd -count 5 -benchtime $(seconds 0.5) ./transfer"
+	local began=$SECONDS command="go test -run '^\$' -bench RingEnd -count 5 -benchtime $(seconds 0.5) ./transfer"
 	go test -run '^$' -bench RingEnd -count 5 -benchtime "$(seconds 0.5)" ./transfer |
 		sed -nE 's|^BenchmarkRingEnd/([a-z]+)/outstanding=([0-9]+).* ([0-9.]+) ns/wait.*|{"outcome":"\1","outstanding":\2,"ns_per_wait":\3}|p' |
 		keep waiters "$command"
+	say "waiters: $((SECONDS - began)) s"
 }
 
 machine() {

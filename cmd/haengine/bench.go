@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/haengine/haengine/engine"
 	"github.com/spf13/cobra"
 )
 
@@ -20,12 +21,14 @@ type benchOptions struct {
 	bytes       byteSize // log bytes at most (sync, async), to copy (catchup)
 	rounds      int
 	inProcess   bool
+	limit       bool // beside the limit
 	spin        time.Duration
 	congestion  string
 	frameBytes  byteSize
 	rate        float64 // puts a second, whenever the ones before end; 0: closed loop
 	placement   placement
 	pins        pins // what placement came to
+	set         passed
 	dir         string
 	json        bool
 }
@@ -96,7 +99,7 @@ func newBench() *cobra.Command {
 }
 
 func newBenchVerb(b bench) *cobra.Command {
-	o := benchOptions{size: 1 << 10, bytes: 1 << 30, frameBytes: 32 << 10, placement: placeAny}
+	o := benchOptions{size: 1 << 10, bytes: 1 << 30, placement: placeAny}
 	cmd := &cobra.Command{
 		Use:     b.name,
 		Short:   b.short,
@@ -121,11 +124,13 @@ func (o *benchOptions) addFlags(cmd *cobra.Command) {
 	f.DurationVar(&o.duration, "duration", 5*time.Second, "measured time, all rounds together")
 	f.Var(&o.bytes, "bytes", "log bytes at most; for catchup: to copy")
 	f.IntVar(&o.rounds, "rounds", 5, "rounds, each of the benchmark and its limit")
+	f.BoolVar(&o.limit, "limit", true, "measure the limit, too; false for comparing settings in less time")
 	f.BoolVar(&o.inProcess, "in-process", false, "run the slave in this process, too")
 	f.Var(&o.placement, "placement", "cores of master and slave, and of the limit alike: any, one-core or two-cores")
 	f.DurationVar(&o.spin, "spin", 0, "how long idle loops poll before they block")
 	f.StringVar(&o.congestion, "tcp-congestion", "", "TCP congestion control of both (default: the kernel's)")
-	f.Var(&o.frameBytes, "frame-bytes", "body of a frame at most")
+	f.Var(&o.frameBytes, "frame-bytes", "body of a frame at most; 0: the nodes' default")
+	f.StringArrayVar((*[]string)(&o.set), "set", nil, "NAME=VALUE: a setting of serve for both nodes, over the flags here; may be repeated")
 	f.StringVar(&o.dir, "dir", "", "where the stores are made (default: the temporary directory)")
 	addJSONFlag(cmd, &o.json)
 }
@@ -142,13 +147,16 @@ func (o *benchOptions) check() error {
 	between("outstanding", int64(o.outstanding), 1, 1<<16)
 	between("rounds", int64(o.rounds), 1, 1000)
 	between("bytes", int64(o.bytes), 1<<20, 1<<40)
-	between("frame-bytes", int64(o.frameBytes), 512, 4<<20-12)
 	if !(o.rate >= 0 && o.rate <= 1e8) {
 		wrong = append(wrong, fmt.Errorf("--rate %g is out of range, want 0 to 1e8", o.rate))
+	}
+	if o.frameBytes != 0 {
+		between("frame-bytes", int64(o.frameBytes), engine.FrameBytesMin, engine.FrameBytesMax)
 	}
 	if o.duration <= 0 || o.spin < 0 {
 		wrong = append(wrong, fmt.Errorf("--duration %v and --spin %v: want more than 0, and 0 or more", o.duration, o.spin))
 	}
+	wrong = append(wrong, o.set.apply(new(engine.Options)))
 	return errors.Join(wrong...)
 }
 
@@ -203,6 +211,7 @@ func (o *benchOptions) settings() map[string]any {
 		"size_bytes": int64(o.size), "producers": o.producers, "outstanding": o.outstanding, "duration_seconds": o.duration.Seconds(),
 		"rounds": o.rounds, "in_process": o.inProcess, "spin_us": µs(o.spin), "tcp_congestion": o.congestion, "frame_bytes": int64(o.frameBytes),
 		"rate": o.rate, "placement": string(o.placement),
+		"set": o.set.settings(),
 	}
 }
 

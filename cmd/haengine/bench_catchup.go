@@ -32,6 +32,9 @@ func benchCatchup(ctx context.Context, o benchOptions) ([]benchResult, error) {
 	ours, raw := []round(nil), make([][]round, len(receiveMethods))
 	for i := range o.rounds {
 		for m, method := range receiveMethods {
+			if !o.limit {
+				break
+			}
 			if err := settleMemory(ctx, o.bytes); err != nil {
 				return nil, err
 			}
@@ -54,7 +57,11 @@ func benchCatchup(ctx context.Context, o benchOptions) ([]benchResult, error) {
 	result := o.copyResult("catchup", ours)
 	result.Messages = messages
 	result.Settings["log_bytes"] = s.MaxOffset
-	result.besideCopies(ours, raw)
+	if o.limit {
+		result.besideCopies(ours, raw)
+	} else {
+		result.judge(shortest(ours))
+	}
 	return []benchResult{result}, nil
 }
 

@@ -22,7 +22,7 @@ type idleResult struct {
 }
 
 func newBenchIdle() *cobra.Command {
-	o := benchOptions{size: 1 << 10, bytes: 1 << 30, frameBytes: 32 << 10, placement: placeAny, producers: 1, outstanding: 1}
+	o := benchOptions{size: 1 << 10, bytes: 1 << 30, placement: placeAny, producers: 1, outstanding: 1}
 	cmd := &cobra.Command{
 		Use: "idle", Short: "CPU and memory of a pair at rest", Args: noArgs,
 		Long: "Starts a master and a slave with default settings, has the master put a few thousand messages, and measures\n" +

@@ -25,7 +25,7 @@ type outageResult struct {
 }
 
 func newBenchOutage() *cobra.Command {
-	o := benchOptions{size: 1 << 10, bytes: 1 << 28, frameBytes: 32 << 10, placement: placeAny, producers: 1, outstanding: 1, duration: time.Second}
+	o := benchOptions{size: 1 << 10, bytes: 1 << 28, placement: placeAny, producers: 1, outstanding: 1, duration: time.Second}
 	cmd := &cobra.Command{
 		Use: "outage", Short: "How soon puts succeed again after the replica was killed, or its connection cut", Args: noArgs,
 		Long: "A slave is killed and started again at once: the time counts from the start of its process, and from when it\n" +

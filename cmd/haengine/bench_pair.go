@@ -39,16 +39,20 @@ func (o *benchOptions) segment() int64 {
 	return 32 << 20
 }
 
-func (o *benchOptions) nodeOptions(store string) engine.Options {
-	return engine.Options{
+func (o *benchOptions) nodeOptions(store string) (engine.Options, error) {
+	options := engine.Options{
 		Store: filepath.Join(o.dir, store), SegmentBytes: o.segment(), Spin: o.spin, Congestion: o.congestion, FrameBytes: int(o.frameBytes),
 		PlainHistory: engine.HistoryFirst, PlainIdentity: engine.IdentityConnection, SlaveTimeout: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
+	return options, o.set.apply(&options)
 }
 
 // openMaster opens the pair's master.
 func openMaster(role engine.Role, o benchOptions) (*benchPair, error) {
-	options := o.nodeOptions("master")
+	options, err := o.nodeOptions("master")
+	if err != nil {
+		return nil, err
+	}
 	options.Role, options.HAListen = role, "127.0.0.1:0"
 	master, err := engine.Open(options)
 	if err != nil {
@@ -84,7 +88,10 @@ func (p *benchPair) startSlave(store string) (err error) {
 	o := p.options
 	address := cmp.Or(p.through, p.master.HAAddr().String())
 	if o.inProcess {
-		options := o.nodeOptions(store)
+		options, err := o.nodeOptions(store)
+		if err != nil {
+			return err
+		}
 		options.Role, options.Master = engine.Slave, address
 		p.slave, err = engine.Open(options)
 		return err
@@ -97,7 +104,7 @@ func (p *benchPair) startSlave(store string) (err error) {
 		args = append(args, "--tcp-congestion", o.congestion)
 	}
 	return o.pins.startOnPeerCore(func() error {
-		p.child, err = startChild("slave", nil, args...)
+		p.child, err = startChild("slave", nil, append(args, o.set.arguments()...)...)
 		return err
 	})
 }

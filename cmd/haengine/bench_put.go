@@ -68,18 +68,25 @@ func benchPuts(ctx context.Context, name string, role engine.Role, o benchOption
 		if ctx.Err() != nil {
 			return benchResult{}, ctx.Err()
 		}
-		l, err := limit(ctx, each)
-		if err != nil {
-			return benchResult{}, fmt.Errorf("limit: %w", err)
+		if o.limit {
+			l, err := limit(ctx, each)
+			if err != nil {
+				return benchResult{}, fmt.Errorf("limit: %w", err)
+			}
+			raw = append(raw, l)
 		}
 		r, err := p.puts(ctx, each, int64(o.bytes)/int64(o.rounds))
 		if err != nil {
 			return benchResult{}, err
 		}
-		ours, raw = append(ours, r), append(raw, l)
+		ours = append(ours, r)
 	}
 	result := o.result(name, ours)
-	result.besideLimit(limitName, o.producers*o.outstanding == 1, ours, raw)
+	if o.limit {
+		result.besideLimit(limitName, o.producers*o.outstanding == 1, ours, raw)
+	} else {
+		result.judge(shortest(ours))
+	}
 	return result, nil
 }
 

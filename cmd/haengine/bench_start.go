@@ -36,7 +36,7 @@ const (
 )
 
 func newBenchStart() *cobra.Command {
-	o := benchOptions{size: 1 << 10, bytes: 1 << 30, frameBytes: 32 << 10, placement: placeAny}
+	o := benchOptions{size: 1 << 10, bytes: 1 << 30, placement: placeAny}
 	s := startBench{tail: 256 << 20}
 	var values string
 	cmd := &cobra.Command{
@@ -198,7 +198,10 @@ func peerFill(args []string) error {
 		}
 	}
 	o := benchOptions{dir: args[0], bytes: byteSize(n[0]), size: byteSize(n[2])}
-	options := o.nodeOptions("")
+	options, err := o.nodeOptions("")
+	if err != nil {
+		return err
+	}
 	options.SegmentBytes = n[1]
 	master, err := engine.Open(options)
 	if err != nil {

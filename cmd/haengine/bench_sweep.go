@@ -82,7 +82,7 @@ func newBenchSweep() *cobra.Command {
 }
 
 func newSweepVerb(a sweepAxis) *cobra.Command {
-	o := benchOptions{size: 1 << 10, bytes: 1 << 30, frameBytes: 32 << 10, placement: placeAny}
+	o := benchOptions{size: 1 << 10, bytes: 1 << 30, placement: placeAny}
 	s := sweep{axis: a}
 	var values string
 	cmd := &cobra.Command{
@@ -177,7 +177,7 @@ func (s *sweep) run(ctx context.Context, o benchOptions) ([]benchResult, error) 
 
 func (s *sweep) findLimit(ctx context.Context, p *sweepPoint) (err error) {
 	switch {
-	case s.axis.lag:
+	case s.axis.lag || !p.o.limit:
 	case s.async:
 		p.limit = wireLimit{name: "copy into a populated map", run: func(_ context.Context, d time.Duration) (round, error) {
 			return copyIntoMap(int(p.o.size), d)

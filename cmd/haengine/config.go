@@ -117,8 +117,14 @@ func (s *settings) name(mistakes []error) []error {
 	return named
 }
 
-func (s *settings) known(name string) bool {
-	return slices.ContainsFunc(s.list, func(st *setting) bool { return st.name == name })
+func (s *settings) known(name string) bool { return s.find(name) != nil }
+
+// find is the setting of that name, or nil.
+func (s *settings) find(name string) *setting {
+	if i := slices.IndexFunc(s.list, func(st *setting) bool { return st.name == name }); i >= 0 {
+		return s.list[i]
+	}
+	return nil
 }
 
 func (s *settings) readFile(into *koanf.Koanf, path string) (wrong []error) {

@@ -10,6 +10,7 @@
 //	log info|dump|verify|diff   a store directory, offline or beside a node
 //	demo                 the main job in one command, with real child processes
 //	bench                figures beside the machine's own limits
+//	tune                 which settings suit this machine, and why
 //	version, completion, help
 //
 // The answer goes to stdout, talk goes to stderr. Exit codes: 0 done, 1 failed

@@ -115,9 +115,7 @@ func (n *nodeSettings) resolve(configFile string, environ func() []string) (igno
 	}
 	o.RetentionGiven = n.table.given("retention") || n.table.given("retention-disk")
 	o.NoPreallocate = !n.preallocate
-	if o.PopulateBytes = n.populate; n.populate == 0 {
-		o.PopulateBytes = -1 // in Options, 0 is the default
-	}
+	n.setPopulate()
 	if n.table.bad["role"] && o.Master != "" {
 		o.Role = engine.Slave // as was meant, so that no other mistake is made up
 	}
@@ -128,6 +126,12 @@ func (n *nodeSettings) resolve(configFile string, environ func() []string) (igno
 		err = errors.Join(err, vErr)
 	}
 	return ignored, err
+}
+
+func (n *nodeSettings) setPopulate() {
+	if n.PopulateBytes = n.populate; n.populate == 0 {
+		n.PopulateBytes = -1 // in Options, 0 is the default
+	}
 }
 
 func (n *nodeSettings) readSecretFile(path string) (err error) {

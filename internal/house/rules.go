@@ -105,13 +105,14 @@ func Project() Rules {
 			{
 				Package: "cmd/haengine",
 				Imports: []string{
-					engine, commitlog, Module + "/remoting", "golang.org/x/sys/...",
+					engine, commitlog, Module + "/remoting", Module + "/internal/tune", "golang.org/x/sys/...",
 					"github.com/spf13/cobra", "github.com/spf13/pflag",
 					"github.com/knadh/koanf/...", "github.com/prometheus/client_golang/...",
 				},
 			},
 			{Package: "bench/report"},
 			{Package: "internal/sim", Imports: []string{transfer, commitlog, invariant}},
+			{Package: "internal/tune", Imports: []string{sys}, Unknown: []string{"net/http", "flag"}},
 			{Package: "internal/fixture"},
 			{Package: "internal/invariant"},
 			{Package: "internal/mutants"},
@@ -129,8 +130,9 @@ func Project() Rules {
 			},
 			{
 				Calls: mappingAndSync(),
-				// The limit programs of the benchmark do the bare work on purpose.
-				Files: []string{"commitlog/file.go", "commitlog/disk_os.go", "cmd/haengine/bench_*.go"},
+				// The limit programs of the benchmark do the bare work on purpose, and
+				// so does what measures a machine.
+				Files: []string{"commitlog/file.go", "commitlog/disk_os.go", "cmd/haengine/bench_*.go", "internal/tune/measure_file.go"},
 				Why:   "the disk interface is the only way to a mapping, a sync or an allocation, so that its twin can stand in",
 			},
 			{
