@@ -91,7 +91,7 @@ machine() {
 	local model
 	model=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
 	jq -n --arg date "$(date -u +%F)" --arg commit "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" --arg model "${model:-unknown}" --arg kernel "$(uname -r)" \
-		--arg filesystem "$(stat -f -c %T "$work")" --arg go "$(go env GOVERSION)" --arg congestion "$(cat /proc/sys/net/ipv4/tcp_congestion_control)" \
+		--arg filesystem "$(df --output=fstype "$work" | tail -n 1)" --arg go "$(go env GOVERSION)" --arg congestion "$(cat /proc/sys/net/ipv4/tcp_congestion_control)" \
 		--argjson cores "$(nproc)" --argjson memory "$(awk '/^MemTotal/ { print $2 * 1024 }' /proc/meminfo)" \
 		'{date: $date, commit: $commit, cpuModel: $model, kernel: $kernel, filesystem: $filesystem, go: $go, congestion: $congestion, cores: $cores, memoryBytes: $memory}' |
 		keep machine ''

@@ -55,7 +55,11 @@ func report(results, doc, img string) error {
 				if err := os.WriteFile(filepath.Join(img, d.file), []byte(drawn), 0o644); err != nil {
 					return err
 				}
-				body = fmt.Sprintf("![%s](%s/%s)\n\n%s", d.says, filepath.Base(img), d.file, body)
+				link, err := filepath.Rel(filepath.Dir(doc), filepath.Join(img, d.file))
+				if err != nil {
+					return err
+				}
+				body = fmt.Sprintf("![%s](%s)\n\n%s", d.says, filepath.ToSlash(link), body)
 			}
 		}
 		if text, err = between(text, section.name, body); err != nil {

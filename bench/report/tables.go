@@ -59,7 +59,10 @@ func (s suite) table(from []result, header string, rows [][]string) string {
 			said = r.command
 		}
 	}
-	fmt.Fprintf(&b, "\n%s, commit %s.%s\n", m.Date, m.Commit, notes(from))
+	if said != "" {
+		b.WriteString("\n")
+	}
+	fmt.Fprintf(&b, "%s, commit %s.%s\n", m.Date, m.Commit, notes(from))
 	return b.String()
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -209,6 +210,7 @@ func (s *sweep) measure(ctx context.Context, p *sweepPoint, each time.Duration) 
 	o := p.o
 	o.dir = filepath.Join(o.dir, "turn")
 	defer os.RemoveAll(o.dir)
+	debug.FreeOSMemory() // the last turn's master was in this process, too
 	role := engine.SyncMaster
 	if s.async || s.axis.lag {
 		role = engine.AsyncMaster
