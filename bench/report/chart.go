@@ -27,9 +27,10 @@ type point struct{ x, y, low, high float64 }
 
 // Sizes in the drawing's own units.
 const (
-	chartWidth, chartHeight = 760.0, 420.0
-	left, right             = 76.0, 190.0
+	chartWidth, chartHeight = 820.0, 420.0
+	left, right             = 76.0, 220.0
 	top, bottom             = 40.0, 52.0
+	tickRoom                = 44.0 // what a tick's name needs
 )
 
 // colours can be told apart by most people, on white.
@@ -54,10 +55,14 @@ func (c chart) svg() string {
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="sans-serif" font-size="12">`+"\n", chartWidth, chartHeight)
 	fmt.Fprintf(&b, `<rect width="%g" height="%g" fill="#fff"/>`+"\n", chartWidth, chartHeight)
 	fmt.Fprintf(&b, `<text x="%g" y="22" font-size="15">%s</text>`+"\n", left, escape(c.title))
+	named := -tickRoom
 	for _, v := range x.ticks() {
-		at := x.at(v)
+		at, text := x.at(v), ""
+		if at-named >= tickRoom {
+			named, text = at, c.xText(v)
+		}
 		fmt.Fprintf(&b, `<path d="M%.1f %gV%g" stroke="#ddd"/><text x="%.1f" y="%g" text-anchor="middle">%s</text>`+"\n",
-			at, top, chartHeight-bottom, at, chartHeight-bottom+18, escape(c.xText(v)))
+			at, top, chartHeight-bottom, at, chartHeight-bottom+18, escape(text))
 	}
 	for _, v := range y.ticks() {
 		at := y.at(v)
@@ -67,14 +72,16 @@ func (c chart) svg() string {
 	fmt.Fprintf(&b, `<text x="%.1f" y="%g" text-anchor="middle">%s</text>`+"\n", (left+chartWidth-right)/2, chartHeight-12, escape(c.x))
 	fmt.Fprintf(&b, `<text transform="translate(16 %.1f) rotate(-90)" text-anchor="middle">%s</text>`+"\n", (top+chartHeight-bottom)/2, escape(c.y))
 	for i, s := range c.series {
-		s.draw(&b, x, y, colours[i%len(colours)], top+8+20*float64(i))
+		s.draw(&b, x, y, colours[i%len(colours)], i)
 	}
 	b.WriteString("</svg>\n")
 	return b.String()
 }
 
-// draw writes a line, its spread as bars, and its entry in the legend.
-func (s series) draw(b *strings.Builder, x, y *axis, colour string, legend float64) {
+// draw writes a line, its spread as bars, and its entry in the legend. Bars stand
+// beside each other, so that none hides another's.
+func (s series) draw(b *strings.Builder, x, y *axis, colour string, i int) {
+	legend, beside := top+8+20*float64(i), 5*float64(i-1)
 	dash := ""
 	if s.dashed {
 		dash = ` stroke-dasharray="6 4"`
@@ -90,7 +97,7 @@ func (s series) draw(b *strings.Builder, x, y *axis, colour string, legend float
 	fmt.Fprintf(b, `<g stroke="%s" fill="none"><path d="%s" stroke-width="2"%s/>`, colour, line.String(), dash)
 	for _, p := range s.points {
 		if p.low < p.high {
-			fmt.Fprintf(b, `<path d="M%.1f %.1fV%.1f" stroke-width="5" stroke-opacity="0.3"/>`, x.at(p.x), y.at(p.low), y.at(p.high))
+			fmt.Fprintf(b, `<path d="M%.1f %.1fV%.1f" stroke-width="4" stroke-opacity="0.4"/>`, x.at(p.x)+beside, y.at(p.low), y.at(p.high))
 		}
 		if !s.dashed {
 			fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>`, x.at(p.x), y.at(p.y), colour)
