@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/haengine/haengine/engine"
@@ -26,6 +25,9 @@ type benchOptions struct {
 	spin        time.Duration
 	congestion  string
 	frameBytes  byteSize
+	rate        float64 // puts a second, whenever the ones before end; 0: closed loop
+	placement   placement
+	pins        pins // what placement came to
 	set         passed
 	dir         string
 	json        bool
@@ -43,25 +45,31 @@ type benchResult struct {
 	Max               *float64       `json:"max_us"`
 	Allocs            *float64       `json:"allocs_per_message"`
 	CPUSecondsPerGB   *float64       `json:"cpu_seconds_per_gb"`
+	MasterCPU         *float64       `json:"master_cpu_us_per_message"`
+	Memory            *benchMemory   `json:"memory"`
+	Spread            benchSpread    `json:"spread"`
 	Limit             *benchLimit    `json:"limit"`
-	Ratio             *float64       `json:"ratio_to_limit"` // rate over limit's rate, or time over limit's time
-	Note              string         `json:"note,omitempty"` // why the figures are not to be believed
+	Ratio             *float64       `json:"ratio_to_limit"`   // rate over limit's rate, or time over limit's time
+	Note              string         `json:"note,omitempty"`   // why the figures are not to be believed
+	Limits            []benchLimit   `json:"limits,omitempty"` // all that were measured, where limit is the best of several
+	Copy              *copyFigures   `json:"copy,omitempty"`
+	Sweep             *sweepValue    `json:"sweep,omitempty"`
 	Settings          map[string]any `json:"settings"`
 }
 
 // benchLimit is what the machine does without a log or a protocol, measured in
 // the same run. One of the figures is the one that ratio_to_limit is about.
 type benchLimit struct {
-	Name           string   `json:"name"`
-	BytesPerSecond *float64 `json:"bytes_per_second,omitempty"`
-	P50            *float64 `json:"p50_us,omitempty"`
+	Name           string      `json:"name"`
+	BytesPerSecond *float64    `json:"bytes_per_second,omitempty"`
+	P50            *float64    `json:"p50_us,omitempty"`
+	Spread         *[2]float64 `json:"spread,omitempty"` // of that figure, over the rounds
 }
 
 // bench is a benchmark: it measures in rounds, each beside its limit.
 type bench struct {
 	name, short, long string
 	run               func(ctx context.Context, o benchOptions) ([]benchResult, error)
-	defaults          func(o *benchOptions)
 }
 
 func newBench() *cobra.Command {
@@ -78,19 +86,20 @@ func newBench() *cobra.Command {
 	}
 	asGroup(cmd)
 	for _, b := range []bench{
-		{"sync", "Synchronous puts, each confirmed by a slave", "The limit is an epoll ping-pong of the same sizes, with as many messages under way.", benchSync, nil},
-		{"async", "Asynchronous puts, with a slave that follows", "The limit is a copy of the same bytes into a populated map.", benchAsync, nil},
-		{"catchup", "A new slave that copies a whole log", "The limit is sendfile of the same bytes into the populated map of a fresh file.", benchCatchup, nil},
-		{"limit", "The machine's limits alone", "Copy into a map, ping-pong, stream, and sendfile into a fresh file.", benchLimits, nil},
+		{"sync", "Synchronous puts, each confirmed by a slave", "The limit is an epoll ping-pong of the same sizes, with as many messages under way.", benchSync},
+		{"async", "Asynchronous puts, with a slave that follows", "The limit is a copy of the same bytes into a populated map.", benchAsync},
+		{"catchup", "A new slave that copies a whole log", "The limit is sendfile of the same bytes into the populated map of a fresh file.", benchCatchup},
+		{"limit", "The machine's limits alone", "Copy into a map, ping-pong, stream, and sendfile into a fresh file.", benchLimits},
 	} {
 		cmd.AddCommand(newBenchVerb(b))
 	}
 	cmd.AddCommand(newBenchPeer())
+	addGrowthBenches(cmd)
 	return cmd
 }
 
 func newBenchVerb(b bench) *cobra.Command {
-	o := benchOptions{size: 1 << 10, bytes: 1 << 30}
+	o := benchOptions{size: 1 << 10, bytes: 1 << 30, placement: placeAny}
 	cmd := &cobra.Command{
 		Use:     b.name,
 		Short:   b.short,
@@ -98,28 +107,32 @@ func newBenchVerb(b bench) *cobra.Command {
 		Example: "  haengine bench " + b.name + "\n  haengine bench " + b.name + " --size 128 --duration 10s --json",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.check(); err != nil {
-				return usage(cmd, err)
-			}
-			return runBench(cmd, b, o)
+			return runBench(cmd, b.name, o, b.run, eachResult)
 		},
 	}
+	o.addFlags(cmd)
+	return cmd
+}
+
+// addFlags adds those that all benchmarks share.
+func (o *benchOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.Var(&o.size, "size", "body of a message")
 	f.IntVar(&o.producers, "producers", 1, "goroutines that put")
 	f.IntVar(&o.outstanding, "outstanding", 1, "puts under way for each producer")
+	f.Float64Var(&o.rate, "rate", 0, "puts a second, whether or not earlier ones have ended; 0: each producer puts when its last one has")
 	f.DurationVar(&o.duration, "duration", 5*time.Second, "measured time, all rounds together")
 	f.Var(&o.bytes, "bytes", "log bytes at most; for catchup: to copy")
 	f.IntVar(&o.rounds, "rounds", 5, "rounds, each of the benchmark and its limit")
 	f.BoolVar(&o.limit, "limit", true, "measure the limit, too; false for comparing settings in less time")
 	f.BoolVar(&o.inProcess, "in-process", false, "run the slave in this process, too")
+	f.Var(&o.placement, "placement", "cores of master and slave, and of the limit alike: any, one-core or two-cores")
 	f.DurationVar(&o.spin, "spin", 0, "how long idle loops poll before they block")
 	f.StringVar(&o.congestion, "tcp-congestion", "", "TCP congestion control of both (default: the kernel's)")
 	f.Var(&o.frameBytes, "frame-bytes", "body of a frame at most; 0: the nodes' default")
 	f.StringArrayVar((*[]string)(&o.set), "set", nil, "NAME=VALUE: a setting of serve for both nodes, over the flags here; may be repeated")
 	f.StringVar(&o.dir, "dir", "", "where the stores are made (default: the temporary directory)")
 	addJSONFlag(cmd, &o.json)
-	return cmd
 }
 
 func (o *benchOptions) check() error {
@@ -134,6 +147,9 @@ func (o *benchOptions) check() error {
 	between("outstanding", int64(o.outstanding), 1, 1<<16)
 	between("rounds", int64(o.rounds), 1, 1000)
 	between("bytes", int64(o.bytes), 1<<20, 1<<40)
+	if !(o.rate >= 0 && o.rate <= 1e8) {
+		wrong = append(wrong, fmt.Errorf("--rate %g is out of range, want 0 to 1e8", o.rate))
+	}
 	if o.frameBytes != 0 {
 		between("frame-bytes", int64(o.frameBytes), engine.FrameBytesMin, engine.FrameBytesMax)
 	}
@@ -144,7 +160,12 @@ func (o *benchOptions) check() error {
 	return errors.Join(wrong...)
 }
 
-func runBench(cmd *cobra.Command, b bench, o benchOptions) error {
+// runBench checks the settings, measures, and prints: with --json one object for
+// each result, otherwise what text writes of all of them.
+func runBench[T any](cmd *cobra.Command, name string, o benchOptions, measure func(context.Context, benchOptions) ([]T, error), text func(io.Writer, []T)) error {
+	if err := o.check(); err != nil {
+		return usage(cmd, err)
+	}
 	ctx, stop := untilInterrupt(cmd.Context())
 	defer stop()
 	dir, err := os.MkdirTemp(o.dir, "haengine-bench-")
@@ -153,25 +174,43 @@ func runBench(cmd *cobra.Command, b bench, o benchOptions) error {
 	}
 	defer os.RemoveAll(dir)
 	o.dir = dir
-	results, err := b.run(ctx, o)
+	at, undo, err := o.placement.pin()
+	if err != nil {
+		return fmt.Errorf("bench %s: %w", name, err)
+	}
+	defer undo()
+	o.pins = at
+	results, err := measure(ctx, o)
 	if err != nil {
 		if ctx.Err() != nil {
 			return errors.New("interrupted")
 		}
-		return fmt.Errorf("bench %s: %w", b.name, err)
+		return fmt.Errorf("bench %s: %w", name, err)
+	}
+	if !o.json {
+		text(cmd.OutOrStdout(), results)
+		return nil
 	}
 	for _, r := range results {
-		if err := answer(cmd, o.json, r, r.print); err != nil {
+		if err := writeJSON(cmd.OutOrStdout(), r); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// eachResult prints one after the other.
+func eachResult(w io.Writer, results []benchResult) {
+	for _, r := range results {
+		r.print(w)
+	}
+}
+
 func (o *benchOptions) settings() map[string]any {
 	return map[string]any{
 		"size_bytes": int64(o.size), "producers": o.producers, "outstanding": o.outstanding, "duration_seconds": o.duration.Seconds(),
 		"rounds": o.rounds, "in_process": o.inProcess, "spin_us": µs(o.spin), "tcp_congestion": o.congestion, "frame_bytes": int64(o.frameBytes),
+		"rate": o.rate, "placement": string(o.placement),
 		"set": o.set.settings(),
 	}
 }
@@ -182,53 +221,87 @@ const roundMin = 500 * time.Millisecond
 // judge says in Note why the figures are not to be believed, if they are not.
 // shortest is the shortest round, of the benchmark or of its limit.
 func (r *benchResult) judge(shortest time.Duration) {
-	var why []string
 	if r.Ratio != nil {
 		faster := *r.Ratio > 1
 		if r.Limit.P50 != nil { // a ratio of times
 			faster = *r.Ratio < 1
 		}
 		if faster {
-			why = append(why, "faster than the limit cannot be: the sample is too small, or the machine is not quiet")
+			r.note("faster than the limit cannot be: the sample is too small, or the machine is not quiet")
 		}
 	}
+	r.judgeLength(shortest)
+}
+
+// judgeLength is judge without a limit.
+func (r *benchResult) judgeLength(shortest time.Duration) {
 	if shortest < roundMin {
-		why = append(why, fmt.Sprintf("a round took %s only, which is too small a sample; give a longer --duration or more --bytes", shortDuration(shortest)))
+		r.note(fmt.Sprintf("a round took %s only, which is too small a sample; give a longer --duration or more --bytes", shortDuration(shortest)))
 	}
-	r.Note = strings.Join(why, "; ")
+}
+
+// note adds a reason not to believe the figures.
+func (r *benchResult) note(why string) {
+	if r.Note != "" {
+		why = r.Note + "; " + why
+	}
+	r.Note = why
 }
 
 func (r benchResult) print(w io.Writer) {
 	pairs := []any{"benchmark", r.Name}
 	if r.Messages > 0 {
-		pairs = append(pairs, "messages", fmt.Sprintf("%s, %s a second", count(r.Messages), count(int64(r.MessagesPerSecond))))
+		pairs = append(pairs, "messages", fmt.Sprintf("%s, %s a second%s", count(r.Messages), count(int64(r.MessagesPerSecond)), r.Spread.text("messages_per_second", threeDigits)))
 	}
 	if r.BytesPerSecond > 0 {
-		pairs = append(pairs, "bytes", shortBytes(int64(r.BytesPerSecond))+" a second")
+		size := func(v float64) string { return shortBytes(int64(v)) }
+		pairs = append(pairs, "bytes", shortBytes(int64(r.BytesPerSecond))+" a second"+r.Spread.text("bytes_per_second", size))
 	}
 	if r.P50 != nil {
-		pairs = append(pairs, "latency", fmt.Sprintf("p50 %.4g µs  p99 %.4g µs  p99.9 %.4g µs  max %.4g µs", *r.P50, *r.P99, *r.P999, *r.Max))
+		pairs = append(pairs, "latency", fmt.Sprintf("p50 %.4g µs%s  p99 %.4g µs%s  p99.9 %.4g µs%s  max %.4g µs",
+			*r.P50, r.Spread.text("p50_us", threeDigits), *r.P99, r.Spread.text("p99_us", threeDigits), *r.P999, r.Spread.text("p999_us", threeDigits), *r.Max))
 	}
 	if r.Allocs != nil {
 		pairs = append(pairs, "allocations", fmt.Sprintf("%.3f a message", *r.Allocs))
 	}
 	if r.CPUSecondsPerGB != nil {
-		pairs = append(pairs, "cpu", fmt.Sprintf("%.3g s a GB", *r.CPUSecondsPerGB))
+		pairs = append(pairs, "cpu", fmt.Sprintf("%.3g s a GB%s", *r.CPUSecondsPerGB, r.Spread.text("cpu_seconds_per_gb", threeDigits)))
+	}
+	if r.MasterCPU != nil {
+		pairs = append(pairs, "master's cpu", fmt.Sprintf("%.3g µs a message", *r.MasterCPU))
+	}
+	if r.Memory != nil {
+		pairs = append(pairs, "memory", r.Memory)
 	}
 	if l := r.Limit; l != nil {
 		switch {
 		case l.P50 != nil:
-			pairs = append(pairs, "limit", fmt.Sprintf("%s: p50 %.4g µs", l.Name, *l.P50))
+			pairs = append(pairs, "limit", fmt.Sprintf("%s: p50 %.4g µs%s", l.Name, *l.P50, l.spread(threeDigits)))
 		case l.BytesPerSecond != nil:
-			pairs = append(pairs, "limit", fmt.Sprintf("%s: %s a second", l.Name, shortBytes(int64(*l.BytesPerSecond))))
+			size := func(v float64) string { return shortBytes(int64(v)) }
+			pairs = append(pairs, "limit", fmt.Sprintf("%s: %s a second%s", l.Name, shortBytes(int64(*l.BytesPerSecond)), l.spread(size)))
 		}
 	}
+	for _, l := range r.Limits {
+		pairs = append(pairs, "", fmt.Sprintf("%s: %s a second", l.Name, shortBytes(int64(*l.BytesPerSecond))))
+	}
 	if r.Ratio != nil {
-		pairs = append(pairs, "ratio to limit", fmt.Sprintf("%.3g", *r.Ratio))
+		pairs = append(pairs, "ratio to limit", fmt.Sprintf("%.3g%s", *r.Ratio, r.Spread.text("ratio_to_limit", threeDigits)))
+	}
+	if c := r.Copy; c != nil {
+		pairs = append(pairs, "first acknowledgement", fmt.Sprintf("%.3g ms after the first report%s", c.FirstAck, r.Spread.text("first_ack_ms", threeDigits)),
+			"verified and queued", fmt.Sprintf("after %.3g times the copy's time%s", c.Queued, r.Spread.text("queued_to_copied", threeDigits)))
 	}
 	if r.Note != "" {
 		pairs = append(pairs, "note", r.Note)
 	}
 	fields(w, pairs...)
 	fmt.Fprintln(w)
+}
+
+func (l *benchLimit) spread(format func(float64) string) string {
+	if l.Spread == nil {
+		return ""
+	}
+	return benchSpread{"": *l.Spread}.text("", format)
 }

@@ -25,6 +25,8 @@ type benchPair struct {
 	master  *engine.Engine
 	slave   *engine.Engine // with --in-process
 	child   *child         // otherwise
+	through string         // where the slave connects; empty: to the master
+	admin   string         // where the slave's status is; empty: nowhere
 	next    atomic.Int32
 }
 
@@ -40,7 +42,7 @@ func (o *benchOptions) segment() int64 {
 func (o *benchOptions) nodeOptions(store string) (engine.Options, error) {
 	options := engine.Options{
 		Store: filepath.Join(o.dir, store), SegmentBytes: o.segment(), Spin: o.spin, Congestion: o.congestion, FrameBytes: int(o.frameBytes),
-		PlainHistory: engine.HistoryFirst, SlaveTimeout: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		PlainHistory: engine.HistoryFirst, PlainIdentity: engine.IdentityConnection, SlaveTimeout: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	return options, o.set.apply(&options)
 }
@@ -84,7 +86,7 @@ func startPair(ctx context.Context, role engine.Role, o benchOptions) (*benchPai
 
 func (p *benchPair) startSlave(store string) (err error) {
 	o := p.options
-	address := p.master.HAAddr().String()
+	address := cmp.Or(p.through, p.master.HAAddr().String())
 	if o.inProcess {
 		options, err := o.nodeOptions(store)
 		if err != nil {
@@ -95,14 +97,16 @@ func (p *benchPair) startSlave(store string) (err error) {
 		return err
 	}
 	args := []string{
-		"serve", "--role", "SLAVE", "--store", filepath.Join(o.dir, store), "--master", address, "--admin-listen", "", "--client-listen", "",
+		"serve", "--role", "SLAVE", "--store", filepath.Join(o.dir, store), "--master", address, "--admin-listen", p.admin, "--client-listen", "",
 		"--segment-bytes", strconv.FormatInt(o.segment(), 10), "--log-format", "json", "--spin", o.spin.String(),
 	}
 	if o.congestion != "" {
 		args = append(args, "--tcp-congestion", o.congestion)
 	}
-	p.child, err = startChild("slave", nil, append(args, o.set.arguments()...)...)
-	return err
+	return o.pins.startOnPeerCore(func() error {
+		p.child, err = startChild("slave", nil, append(args, o.set.arguments()...)...)
+		return err
+	})
 }
 
 // stopSlave ends the slave at once: its store is thrown away.

@@ -15,23 +15,12 @@ import (
 
 // benchSync measures puts that wait for a slave.
 func benchSync(ctx context.Context, o benchOptions) ([]benchResult, error) {
-	underWay := o.producers * o.outstanding
-	peer, err := startRawPeer(ctx, o.congestion, "stream")
+	limit, err := o.wireLimit(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer peer.close()
-	raw := func(ctx context.Context, d time.Duration) (round, error) {
-		r := round{latency: new(latencies)}
-		r.messages, r.took, err = peer.stream(ctx, int(o.size), underWay, d, r.latency)
-		r.bytes = r.messages * int64(o.size)
-		return r, err
-	}
-	limit := "epoll ping-pong"
-	if underWay > 1 {
-		limit = fmt.Sprintf("epoll stream, %d under way", underWay)
-	}
-	r, err := benchPuts(ctx, "sync", engine.SyncMaster, o, limit, raw)
+	defer limit.close()
+	r, err := benchPuts(ctx, "sync", engine.SyncMaster, o, limit.name, limit.run)
 	return []benchResult{r}, err
 }
 
@@ -47,8 +36,12 @@ func benchAsync(ctx context.Context, o benchOptions) ([]benchResult, error) {
 type round struct {
 	messages, bytes int64
 	took            time.Duration
-	cpu             time.Duration
+	cpu             time.Duration // of all processes
+	masterCPU       time.Duration // of this one
 	allocs          uint64
+	memory          benchMemory   // at its end
+	firstAck        time.Duration // of a copy
+	queued          time.Duration // of a copy: until it is verified and queued, too
 	latency         *latencies
 }
 
@@ -89,21 +82,11 @@ func benchPuts(ctx context.Context, name string, role engine.Role, o benchOption
 		ours = append(ours, r)
 	}
 	result := o.result(name, ours)
-	if !o.limit {
-		result.judge(shortest(ours))
-		return result, nil
-	}
-	rate := medianOf(raw, round.bytesPerSecond)
-	p50 := medianOf(raw, func(r round) float64 { return µs(r.latency.quantile(0.5)) })
-	result.Limit = &benchLimit{Name: limitName}
-	if o.producers*o.outstanding == 1 {
-		result.Limit.P50 = &p50
-		result.Ratio = ratio(*result.P50, p50)
+	if o.limit {
+		result.besideLimit(limitName, o.producers*o.outstanding == 1, ours, raw)
 	} else {
-		result.Limit.BytesPerSecond = &rate
-		result.Ratio = ratio(result.BytesPerSecond, rate)
+		result.judge(shortest(ours))
 	}
-	result.judge(min(shortest(ours), shortest(raw)))
 	return result, nil
 }
 
@@ -113,20 +96,30 @@ func (o *benchOptions) result(name string, rounds []round) benchResult {
 	all, sum := new(latencies), round{}
 	for _, r := range rounds {
 		all.merge(r.latency)
+		sum.masterCPU += r.masterCPU
+		sum.memory.atLeast(r.memory)
 		sum.messages, sum.bytes, sum.cpu, sum.allocs = sum.messages+r.messages, sum.bytes+r.bytes, sum.cpu+r.cpu, sum.allocs+r.allocs
 	}
 	quantile := func(q float64) *float64 { v := µs(all.quantile(q)); return &v }
-	return benchResult{
+	result := benchResult{
 		Name: name, Messages: sum.messages, BytesPerSecond: medianOf(rounds, round.bytesPerSecond),
 		MessagesPerSecond: medianOf(rounds, func(r round) float64 { return float64(r.messages) / r.took.Seconds() }),
 		P50:               quantile(0.5), P99: quantile(0.99), P999: quantile(0.999), Max: quantile(1),
 		Allocs:          ratio(float64(sum.allocs), float64(sum.messages)),
 		CPUSecondsPerGB: ratio(sum.cpu.Seconds(), float64(sum.bytes)/1e9), Settings: o.settings(),
+		Memory: &sum.memory, Spread: spreadOf(rounds),
 	}
+	if sum.masterCPU > 0 {
+		result.MasterCPU = ratio(µs(sum.masterCPU), float64(sum.messages))
+	}
+	return result
 }
 
 // puts lets the producers put for d, or until they put so many bytes.
 func (p *benchPair) puts(ctx context.Context, d time.Duration, bytes int64) (round, error) {
+	if p.options.rate > 0 {
+		return p.openLoop(ctx, d, bytes)
+	}
 	r := round{latency: new(latencies)}
 	var before, after runtime.MemStats
 	each := bytes / int64(p.options.producers)
@@ -135,7 +128,7 @@ func (p *benchPair) puts(ctx context.Context, d time.Duration, bytes int64) (rou
 		producers[i] = newProducer(p, r.latency, each)
 	}
 	runtime.ReadMemStats(&before)
-	cpu := cpuTime(p.child)
+	cpu, own := cpuTime(p.child), cpuTime(nil)
 	start := time.Now()
 	var all sync.WaitGroup
 	for _, w := range producers {
@@ -143,9 +136,10 @@ func (p *benchPair) puts(ctx context.Context, d time.Duration, bytes int64) (rou
 	}
 	all.Wait()
 	r.took = time.Since(start)
-	r.cpu = cpuTime(p.child) - cpu
+	r.cpu, r.masterCPU = cpuTime(p.child)-cpu, cpuTime(nil)-own
 	runtime.ReadMemStats(&after)
 	r.allocs = after.Mallocs - before.Mallocs
+	r.memory = memoryWith(p.child)
 	var failed error
 	for _, w := range producers {
 		r.messages += w.messages

@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,6 +23,7 @@ type rawPeer struct {
 	child *child
 	fd    int
 	poll  int
+	spin  bool    // it asks the socket again and again in place of the poller
 	acked int64   // bytes that the peer said it holds, over all runs
 	part  [8]byte // an acknowledgement that has come in part
 	held  int     // bytes of part
@@ -31,25 +32,29 @@ type rawPeer struct {
 // newBenchPeer is the peer's verb. It is no part of the contract.
 func newBenchPeer() *cobra.Command {
 	return &cobra.Command{
-		Use: "peer stream|file ADDRESS [FILE BYTES]", Hidden: true, Args: cobra.RangeArgs(2, 4),
+		Use: "peer stream|spin|file|replicas|fill WHERE [ARGUMENTS]", Hidden: true, Args: cobra.MinimumNArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
+			switch args[0] {
+			case "replicas":
+				return peerReplicas(args[1], args[2:])
+			case "fill":
+				return peerFill(args[1:])
+			}
 			poll, fd, err := dialRaw(args[1])
 			if err != nil {
 				return err
 			}
 			defer unix.Close(fd)
 			defer unix.Close(poll)
-			if args[0] == "stream" {
-				return peerStream(poll, fd)
+			switch args[0] {
+			case "stream":
+				return peerStream(poll, fd, false)
+			case "spin":
+				return peerStream(poll, fd, true)
+			case "file":
+				return peerFile(poll, fd, args[2:])
 			}
-			if len(args) != 4 {
-				return errors.New("a file and its bytes are missing")
-			}
-			bytes, err := strconv.ParseInt(args[3], 10, 64)
-			if err != nil {
-				return err
-			}
-			return peerFile(poll, fd, args[2], bytes)
+			return fmt.Errorf("there is no peer %q", args[0])
 		},
 	}
 }
@@ -166,13 +171,15 @@ func waitFor(poll, fd int, writable bool) error {
 	}
 }
 
-// readSome reads what there is, waiting until there is something; 0 is the end.
-func readSome(poll, fd int, dst []byte) (int, error) {
+// readSome reads what there is, waiting until there is something, in the poller
+// or spinning; 0 is the end.
+func readSome(poll, fd int, spin bool, dst []byte) (int, error) {
 	for {
 		n, err := unix.Read(fd, dst)
 		switch {
 		case err == nil:
 			return n, nil
+		case errors.Is(err, unix.EAGAIN) && spin:
 		case errors.Is(err, unix.EAGAIN):
 			if err := waitFor(poll, fd, false); err != nil {
 				return 0, err
@@ -215,8 +222,9 @@ func (p *rawPeer) readAcks(wait bool) error {
 	}
 }
 
-// peerStream reads into a map and acknowledges after each read.
-func peerStream(poll, fd int) error {
+// peerStream reads into a map and acknowledges after each read. Spinning, it
+// asks the socket again and again in place of the poller.
+func peerStream(poll, fd int, spin bool) error {
 	const room = 4 << 20
 	m, err := populatedMap(room)
 	if err != nil {
@@ -226,10 +234,12 @@ func peerStream(poll, fd int) error {
 	var total int64
 	var ack [8]byte
 	for at := 0; ; {
-		if err := waitFor(poll, fd, false); err != nil {
-			return err
+		if !spin {
+			if err := waitFor(poll, fd, false); err != nil {
+				return err
+			}
 		}
-		n, err := readSome(poll, fd, m[at:min(at+256<<10, room)])
+		n, err := readSome(poll, fd, spin, m[at:min(at+256<<10, room)])
 		if n == 0 || err != nil {
 			return err
 		}

@@ -3,11 +3,68 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// wireLimit is what a synchronous put is compared with: a stream to a peer that
+// acknowledges.
+type wireLimit struct {
+	name string
+	peer *rawPeer
+	run  func(context.Context, time.Duration) (round, error)
+}
+
+// wireLimit starts the limit that fits the options: on the same cores, with as
+// many messages under way. With one of them and --spin it is the floor of two
+// ends that never sleep.
+func (o benchOptions) wireLimit(ctx context.Context) (l wireLimit, err error) {
+	underWay := o.producers * o.outstanding
+	kind := "stream"
+	switch {
+	case underWay > 1:
+		l.name = fmt.Sprintf("epoll stream, %d under way", underWay)
+	case o.spin > 0:
+		kind, l.name = "spin", "spinning ping-pong"
+	default:
+		l.name = "epoll ping-pong"
+	}
+	if o.placement != placeAny {
+		l.name += ", " + string(o.placement)
+	}
+	err = o.pins.startOnPeerCore(func() (err error) {
+		l.peer, err = startRawPeer(ctx, o.congestion, kind)
+		return err
+	})
+	if err != nil {
+		return l, err
+	}
+	l.peer.spin = kind == "spin"
+	l.run = func(ctx context.Context, d time.Duration) (round, error) {
+		return l.peer.round(ctx, int(o.size), underWay, d)
+	}
+	return l, nil
+}
+
+func (l wireLimit) close() {
+	if l.peer != nil {
+		l.peer.close()
+	}
+}
+
+// round is stream as a round.
+func (p *rawPeer) round(ctx context.Context, size, underWay int, d time.Duration) (r round, err error) {
+	r.latency = new(latencies)
+	cpu, own := cpuTime(p.child), cpuTime(nil)
+	r.messages, r.took, err = p.stream(ctx, size, underWay, d, r.latency)
+	r.cpu, r.masterCPU = cpuTime(p.child)-cpu, cpuTime(nil)-own
+	r.bytes = r.messages * int64(size)
+	r.memory = memoryWith(p.child)
+	return r, err
+}
 
 // rawFrameHeader is what a frame adds to a record on the wire, so that the
 // limit moves what the engine must move.
@@ -83,8 +140,10 @@ func (s *rawStream) move() error {
 			return os.NewSyscallError("write", err)
 		}
 	}
-	if err := waitFor(s.peer.poll, s.peer.fd, s.sent < s.written); err != nil {
-		return err
+	if !s.peer.spin {
+		if err := waitFor(s.peer.poll, s.peer.fd, s.sent < s.written); err != nil {
+			return err
+		}
 	}
 	if err := s.peer.readAcks(false); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 
 func TestBenchmarksMeasureBesideTheirLimits(t *testing.T) {
 	for _, args := range []string{
-		"sync", "sync --in-process", "sync --producers 4 --outstanding 8 --size 128", "async", "async --producers 2 --in-process", "catchup --bytes 40MiB",
+		"sync", "sync --in-process", "flush --producers 4", "sync --producers 4 --outstanding 8 --size 128", "async", "async --producers 2 --in-process", "catchup --bytes 40MiB",
 	} {
 		t.Setenv("TMPDIR", t.TempDir())
 		all := append([]string{"bench"}, strings.Fields(args)...)
@@ -38,8 +38,8 @@ func TestTheLimitsAloneAreMeasured(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	o := expect(t, exitDone, "bench", "limit", "--duration", "100ms", "--bytes", "4MiB", "--json")
 	lines := strings.Split(strings.TrimSpace(o.stdout), "\n")
-	if len(lines) != 4 {
-		t.Fatalf("%d results, want 4:\n%s", len(lines), o.stdout)
+	if len(lines) < 8 { // those of two cores are not measured on one
+		t.Fatalf("%d results, want all limits:\n%s", len(lines), o.stdout)
 	}
 	for _, line := range lines {
 		var r benchResult

@@ -196,7 +196,8 @@ func TestWrongCommandLinesAreExplainedWithExitCode2(t *testing.T) {
 func TestEveryVerbHasHelpWithExamples(t *testing.T) {
 	for _, verb := range []string{
 		"serve", "status", "promote", "follow", "pace", "log", "log info", "log dump", "log verify", "log diff", "repair", "reseed", "demo", "bench", "bench sync", "bench async",
-		"bench catchup", "bench limit", "version",
+		"bench catchup", "bench limit", "bench sweep", "bench sweep size", "bench sweep outstanding", "bench sweep producers", "bench sweep replicas",
+		"bench sweep load", "bench sweep lag", "bench flush", "bench start", "bench idle", "bench busy", "bench stuck", "bench outage", "version",
 	} {
 		o := expect(t, exitDone, append([]string{"help"}, strings.Fields(verb)...)...)
 		mustContain(t, o.stdout, "Usage:\n  haengine "+verb, "Examples:\n  haengine ")

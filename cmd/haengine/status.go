@@ -64,6 +64,7 @@ type nodeStatus struct {
 	Max          int64                    `json:"max_offset"`
 	Flushed      int64                    `json:"flushed_offset"`
 	Confirmed    int64                    `json:"confirmed_offset"`
+	Queued       int64                    `json:"queued_offset"`
 	SegmentBytes int64                    `json:"segment_bytes"`
 	Segments     int                      `json:"segments"`
 	Waiters      int                      `json:"waiters"`

@@ -110,6 +110,7 @@ func Project() Rules {
 					"github.com/knadh/koanf/...", "github.com/prometheus/client_golang/...",
 				},
 			},
+			{Package: "bench/report"},
 			{Package: "internal/sim", Imports: []string{transfer, commitlog, invariant}},
 			{Package: "internal/tune", Imports: []string{sys}, Unknown: []string{"net/http", "flag"}},
 			{Package: "internal/fixture"},

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/haengine/haengine/engine"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+func newBenchFlush() *cobra.Command {
+	return newBenchVerbWith(bench{
+		"flush", "Puts that wait for the disk",
+		"SYNC_FLUSH without a slave. One fdatasync serves all that wait when it begins, so a put waits for two at most:\n" +
+			"the limit is half of the producers for each fdatasync of as many bytes, written through a map as the log's are.",
+		benchFlush,
+	}, map[string]string{"producers": "64"})
+}
+
+func benchFlush(ctx context.Context, o benchOptions) ([]benchResult, error) {
+	options, err := o.nodeOptions("master")
+	if err != nil {
+		return nil, err
+	}
+	options.Flush = engine.SyncFlush
+	master, err := engine.Open(options)
+	if err != nil {
+		return nil, err
+	}
+	p := &benchPair{options: o, master: master}
+	defer p.close()
+	each := o.duration / time.Duration(o.rounds)
+	if _, err := p.puts(ctx, each/4, int64(o.bytes)/8); err != nil { // warm
+		return nil, err
+	}
+	atOnce := max(o.producers*o.outstanding/2, 1)
+	var ours, raw []round
+	for range o.rounds {
+		if o.limit {
+			l, err := o.syncs(ctx, atOnce, each)
+			if err != nil {
+				return nil, fmt.Errorf("limit: %w", err)
+			}
+			raw = append(raw, l)
+		}
+		r, err := p.puts(ctx, each, int64(o.bytes)/int64(o.rounds))
+		if err != nil {
+			return nil, err
+		}
+		ours = append(ours, r)
+	}
+	result := o.result("flush", ours)
+	if o.limit { // which may be exceeded: puts that come in time share an fdatasync with more than half of the others
+		result.beside(fmt.Sprintf("fdatasync of %d bodies", atOnce), false, ours, raw)
+	}
+	result.judgeLength(shortest(ours))
+	return []benchResult{result}, nil
+}
+
+// syncs copies so many bodies into the map of a preallocated file and makes them
+// durable, again and again, at places that were not written before.
+func (o benchOptions) syncs(ctx context.Context, bodies int, d time.Duration) (round, error) {
+	const room = 64 << 20
+	path := filepath.Join(o.dir, "synced")
+	f, err := allocate(path, room)
+	if err != nil {
+		return round{}, err
+	}
+	defer os.Remove(path)
+	defer f.Close()
+	m, err := unix.Mmap(int(f.Fd()), 0, room, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return round{}, os.NewSyscallError("mmap", err)
+	}
+	defer unmap(m)
+	source := make([]byte, min(bodies*int(o.size), room/2))
+	r := round{latency: new(latencies)}
+	start := time.Now()
+	for at, now := 0, start; now.Sub(start) < d && ctx.Err() == nil; r.messages += int64(bodies) {
+		if at+len(source) > room {
+			at = 0
+		}
+		copy(m[at:], source)
+		at += len(source)
+		if err := unix.Fdatasync(int(f.Fd())); err != nil {
+			return r, os.NewSyscallError("fdatasync", err)
+		}
+		then := time.Now()
+		r.latency.add(then.Sub(now))
+		now = then
+	}
+	r.took = time.Since(start)
+	r.bytes = r.messages * int64(o.size)
+	if r.messages == 0 {
+		return r, errors.Join(ctx.Err(), errors.New("no fdatasync ended"))
+	}
+	return r, nil
+}
