@@ -3,7 +3,7 @@
 GO ?= go
 SIM_TIME ?= 10m
 
-.PHONY: help build test race lint fuzz sim mutants demo bench interop-full ci clean
+.PHONY: help build test race lint fuzz sim mutants demo bench bench-peers interop-full ci clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,10 @@ demo: ## replicate, kill, recover and compare, on this machine
 
 bench: ## run the benchmarks at the top of the tree
 	$(GO) test -run '^$$' -bench . -benchmem .
+
+bench-peers: ## the same work on RocketMQ, NATS, Redis and Raft, 20 minutes; PEERS_FLAGS="--markdown docs/benchmarks.md" writes its tables there
+	cd bench/peers && $(GO) build -trimpath -o ../../bin/bench-peers .
+	bin/bench-peers $(PEERS_FLAGS)
 
 interop-full: ## every case beside the real RocketMQ; writes the table of docs/interop.md
 	$(GO) test ./interop -count=1 -timeout 60m -full -table ../docs/interop.md

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -26,7 +25,7 @@ func (*haengine) About() About {
 		Nodes:        "SYNC_MASTER and one slave, two processes; asynchronous flush, page cache",
 		Acknowledged: "in the master's and one replica's page cache",
 		Load:         "in the master's process: it is a library",
-		Settings:     "all default",
+		Settings:     "all default but for a put's patience of 10 s",
 		CatchUp:      "an ASYNC_MASTER's log from its first byte, to an empty slave; until the slave has published the last byte",
 	}
 }
@@ -73,9 +72,6 @@ func (*haengine) Start(ctx context.Context, p Plan) (_ *System, err error) {
 		_, err = slave.await(ctx, "serving")
 		return slave, err
 	}
-	s.progress = func(ctx context.Context, replica *process) (held, whole int64, err error) {
-		return offsets(ctx, replica, s.driver)
-	}
 	if p.Late {
 		return s, nil
 	}
@@ -90,13 +86,6 @@ func closeUnless(s *System, err *error) {
 	if *err != nil {
 		s.Close()
 	}
-}
-
-// offsets asks two nodes for the ends of their logs.
-func offsets(ctx context.Context, replica, master *process) (held, whole int64, err error) {
-	r, err1 := replica.ask(ctx, "status", "status")
-	m, err2 := master.ask(ctx, "status", "status")
-	return r.MaxOffset, m.MaxOffset, errors.Join(err1, err2)
 }
 
 // haengineNode is an engine in this process.
@@ -146,6 +135,9 @@ func (n *haengineNode) wait(ctx context.Context) error {
 }
 
 func (n *haengineNode) producer(size, outstanding int) (producer, error) {
+	if size > n.engine.MaxBody() {
+		return nil, fmt.Errorf("a body of %d bytes, at most %d", size, n.engine.MaxBody())
+	}
 	return &haengineProducer{
 		engine: n.engine, outstanding: outstanding,
 		message: engine.Message{Topic: "bench", QueueID: n.queue.Add(1) % 4, Body: newBody(size)},
@@ -168,9 +160,9 @@ func (p *haengineProducer) pipeline(more func() bool, ended func(begun time.Time
 	ctx := context.Background()
 	queue := p.engine.NewCompletions(p.outstanding)
 	begun, done := make([]time.Time, p.outstanding), make([]engine.Completion, p.outstanding)
-	free := make([]uint64, p.outstanding)
-	for i := range free {
-		free[i] = uint64(i)
+	var free []uint64
+	for i := range p.outstanding {
+		free = append(free, uint64(i))
 	}
 	var failed error
 	for putting := true; ; {

@@ -34,7 +34,7 @@ func thisMachine(dir string) Machine {
 	}
 	var fs unix.Statfs_t
 	if unix.Statfs(dir, &fs) == nil {
-		m.FileSystem = fileSystemName(int64(fs.Type))
+		m.FileSystem = fileSystemName(fs.Type)
 	}
 	return m
 }

@@ -56,7 +56,7 @@ func parse(args []string, stderr io.Writer) (flags, error) {
 	f.IntVar(&o.turns, "turns", 3, "turns of each peer; figures are their medians")
 	f.DurationVar(&o.duration, "duration", 2*time.Second, "of each load")
 	f.DurationVar(&o.warm, "warmup", 4*time.Second, "of load on each new system before anything is measured")
-	mib := f.Int64("catchup-mib", 1024, "what a late replica copies, in `MiB`")
+	mib := f.Int64("catchup-mib", 512, "what a late replica copies, in `MiB`")
 	f.DurationVar(&o.within, "within", 20*time.Minute, "no turn is begun that would not end in this time, and nothing goes on after it")
 	f.StringVar(&o.dir, "dir", "", "where the stores are made: a real disk with room for three logs (default the temporary directory)")
 	f.BoolVar(&o.json, "json", false, "print JSON: settings, machine, peers, every sample, medians and ratios")
@@ -68,7 +68,7 @@ func parse(args []string, stderr io.Writer) (flags, error) {
 		fmt.Fprint(stderr, "Does the same work on haengine and on other replicated logs, taking turns.\n\nUsage: peers [flags]\n\n")
 		f.SetOutput(stderr)
 		f.PrintDefaults()
-		fmt.Fprint(stderr, "\nExamples:\n  peers\n  peers --peers redis,raft --work sync-1,sync-64 --turns 5 --json\n")
+		fmt.Fprint(stderr, "\nExamples:\n  peers --turns 5 --json\n  peers --work catchup --catchup-mib 1024 --peers rocketmq\n")
 		return o, err
 	case err == nil && f.NArg() > 0:
 		err = fmt.Errorf("unexpected %q", f.Arg(0))

@@ -26,10 +26,10 @@ func (*jetstream) Name() string { return "nats" }
 func (*jetstream) About() About {
 	return About{
 		Version:      "NATS JetStream " + server.VERSION + ", nats.go " + moduleVersion("github.com/nats-io/nats.go"),
-		Nodes:        "three servers, three processes; a stream with 3 replicas on files, synced every 2 minutes as by default",
+		Nodes:        "three servers, three processes; a stream with 3 replicas on files, synced every 2 minutes as by default. The second follower is sent everything, too, and no put waits for it",
 		Acknowledged: "in the page cache of the stream's leader and of one more server",
 		Load:         "a client process over loopback, connected to the stream's leader; a connection for every 8 producers",
-		Settings:     "all default but the client's limit of pending publishes. There is a second follower to send to, which no put waits for",
+		Settings:     "all default but the client's limit of pending publishes",
 		CatchUp:      "a server that was stopped before the records came and has lost its files; until its copy of the stream counts all records",
 	}
 }
@@ -105,9 +105,6 @@ func (c *natsCluster) leaveOut(ctx context.Context, s *System) error {
 		return err
 	}
 	s.join = func(ctx context.Context) (*process, error) { return c.start(ctx, late) }
-	s.progress = func(ctx context.Context, replica *process) (held, whole int64, err error) {
-		return offsets(ctx, replica, s.driver)
-	}
 	return nil
 }
 
@@ -254,7 +251,7 @@ func (l *natsLoad) producer(size, outstanding int) (producer, error) {
 		}
 		l.connections = append(l.connections, c)
 	}
-	l.producers++
+	l.producers++ // close takes it back
 	js, err := natsjs.New(l.connections[len(l.connections)-1], natsjs.WithPublishAsyncMaxPending(outstanding))
 	if err != nil {
 		return nil, err
@@ -289,4 +286,14 @@ func (p *natsProducer) pipeline(more func() bool, ended func(begun time.Time)) e
 		}, ended)
 }
 
-func (p *natsProducer) close() { p.load.producers-- }
+// close ends the phase's connections with its last producer. The first of all
+// is the stream's own.
+func (p *natsProducer) close() {
+	if p.load.producers--; p.load.producers > 0 {
+		return
+	}
+	for _, c := range p.load.connections[1:] {
+		c.Close()
+	}
+	p.load.connections = p.load.connections[:1]
+}

@@ -99,7 +99,7 @@ func runNode(args []string, in io.Reader, out io.Writer) error {
 		return obey(n, in, answers)
 	}()
 	if err != nil {
-		_ = answers.Encode(event{Event: "failed", Reason: err.Error()}) // standard error has it, too
+		err = errors.Join(err, answers.Encode(event{Event: "failed", Reason: err.Error()}))
 	}
 	return err
 }

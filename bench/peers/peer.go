@@ -53,9 +53,9 @@ type System struct {
 	processes []*process // all of them, the driver too
 	// join starts the replica that was left out.
 	join func(ctx context.Context) (*process, error)
-	// progress is how much the replica holds, and how much there is to hold, in
-	// a unit of the peer's own.
-	progress func(ctx context.Context, replica *process) (held, whole int64, err error)
+	// held is how much the replica holds, in the driver's unit; nil: it is asked
+	// for its status.
+	held func() (int64, error)
 }
 
 // add remembers a process, so that Close ends it.
@@ -111,6 +111,13 @@ const pollInterval = 5 * time.Millisecond
 // Join starts the replica that was left out and waits until it holds all that
 // was put.
 func (s *System) Join(ctx context.Context) (Copy, error) {
+	master, err := s.driver.ask(ctx, "status", "status")
+	if err != nil {
+		return Copy{}, err
+	}
+	if master.MaxOffset == 0 {
+		return Copy{}, s.driver.failure(errors.New("there is nothing to copy"))
+	}
 	before, start := usageOf(s.processes), time.Now()
 	replica, err := s.add(s.join(ctx))
 	if err != nil {
@@ -118,9 +125,8 @@ func (s *System) Join(ctx context.Context) (Copy, error) {
 	}
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
-	var c Copy
 	for first := (time.Time{}); ; {
-		held, whole, err := s.progress(ctx, replica)
+		held, err := s.heldBy(ctx, replica)
 		now := time.Now()
 		switch {
 		case err != nil:
@@ -128,19 +134,25 @@ func (s *System) Join(ctx context.Context) (Copy, error) {
 		case held > 0 && first.IsZero():
 			first = now
 		}
-		if held > 0 && held >= whole {
-			c.FromStart, c.FromFirst = now.Sub(start), max(now.Sub(first), pollInterval)
-			c.Usage = usageOf(s.processes).since(before)
-			return c, nil
+		if held >= master.MaxOffset {
+			return Copy{FromStart: now.Sub(start), FromFirst: max(now.Sub(first), pollInterval), Usage: usageOf(s.processes).since(before)}, nil
 		}
 		select {
 		case <-tick.C:
 		case <-replica.exited:
 			return Copy{}, replica.failure(errors.New("ended in the middle of its catch-up"))
 		case <-ctx.Done():
-			return Copy{}, fmt.Errorf("the replica holds %d of %d: %w", held, whole, context.Cause(ctx))
+			return Copy{}, fmt.Errorf("the replica holds %d of %d: %w", held, master.MaxOffset, context.Cause(ctx))
 		}
 	}
+}
+
+func (s *System) heldBy(ctx context.Context, replica *process) (int64, error) {
+	if s.held != nil {
+		return s.held()
+	}
+	e, err := replica.ask(ctx, "status", "status")
+	return e.MaxOffset, err
 }
 
 // allPeers are the peers in the order of the tables; haengine is the first.

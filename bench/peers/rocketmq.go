@@ -100,9 +100,6 @@ func (p *rocketmq) Start(ctx context.Context, plan Plan) (_ *System, err error) 
 		_, err = slave.await(ctx, "serving")
 		return slave, err
 	}
-	s.progress = func(ctx context.Context, replica *process) (held, whole int64, err error) {
-		return offsets(ctx, replica, s.driver)
-	}
 	if plan.Late {
 		return s, nil
 	}

@@ -21,6 +21,7 @@ type plan struct {
 	bytes    int64         // of a catch-up
 	within   time.Duration // after this the run ends, done or not
 	dir      string        // the stores
+	restless bool          // do not wait for the machine to settle between systems
 	talk     io.Writer     // progress
 }
 
@@ -93,7 +94,7 @@ func (p *plan) fresh(ctx context.Context, peer Peer, late bool, do func(*System)
 	if dir, err = filepath.Abs(dir); err != nil {
 		return err
 	}
-	if err := settle(ctx, dir); err != nil {
+	if err := p.settle(ctx); err != nil {
 		return err
 	}
 	starting, cancel := within(ctx, startPatience, "start")
@@ -104,6 +105,13 @@ func (p *plan) fresh(ctx context.Context, peer Peer, late bool, do func(*System)
 	}
 	defer s.Close()
 	return do(s)
+}
+
+func (p *plan) settle(ctx context.Context) error {
+	if p.restless {
+		return nil
+	}
+	return settle(ctx, p.dir)
 }
 
 // within is a deadline that says whose it was.
@@ -153,7 +161,7 @@ func (p *plan) copyTurn(ctx context.Context, r *Report, turn int, peer Peer) err
 		if _, err := s.Fill(filling, recordBytes, p.bytes/recordBytes); err != nil {
 			return fmt.Errorf("fill the log: %w", err)
 		}
-		if err := settle(ctx, p.dir); err != nil { // what was written is on the disk before it is copied
+		if err := p.settle(ctx); err != nil { // what was written is on the disk before it is copied
 			return err
 		}
 		joining, cancel := within(ctx, joinPatience, "catching up")

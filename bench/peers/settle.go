@@ -14,7 +14,7 @@ import (
 const reportedKiB = "/sys/module/page_reporting/parameters/reported_kib"
 
 // settle writes out what is dirty on the directory's file system, and then
-// waits until all free memory is reported to the host, or half a minute, so
+// waits until all free memory is reported to the host, or 10 s, so
 // that nobody finds the pages of the one before in hand; see
 // docs/benchmarks.md.
 func settle(ctx context.Context, dir string) error {
@@ -32,7 +32,7 @@ func settle(ctx context.Context, dir string) error {
 	}
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
-	for quiet, n := 0, 0; quiet < 6 && n < 60; n++ {
+	for quiet, n := 0, 0; quiet < 6 && n < 20; n++ {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)

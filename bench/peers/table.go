@@ -18,31 +18,32 @@ type table struct {
 type column struct {
 	metric, title string
 	unit          float64 // what one of the column's unit is
-	spread, ratio bool    // with its range over the turns; with a column haengine ÷ peer
+	spread        bool    // with its range over the turns
+	ratio         string  // title of the column of haengine ÷ peer; empty: none
 }
 
 var loadColumns = []column{
-	{"messages_per_second", "puts/s", 1, true, true},
-	{"p50_us", "p50, µs", 1, true, true},
-	{"p99_us", "p99, µs", 1, true, true},
-	{"p999_us", "p99.9, µs", 1, true, true},
-	{"cpu_seconds_per_million", "CPU s per million puts", 1, false, true},
-	{"load_cpu_seconds_per_million", "of these in a client", 1, false, false},
+	{"messages_per_second", "puts/s", 1, true, "÷ puts/s"},
+	{"p50_us", "p50, µs", 1, true, "÷ p50"},
+	{"p99_us", "p99, µs", 1, true, "÷ p99"},
+	{"p999_us", "p99.9, µs", 1, true, "÷ p99.9"},
+	{"cpu_seconds_per_million", "CPU s per million puts", 1, false, "÷ CPU"},
+	{"load_cpu_seconds_per_million", "of these in a client", 1, false, ""},
 }
 
 var copyColumns = []column{
-	{"bytes_per_second", "MB/s from the first byte", 1e6, true, true},
-	{"bytes_per_second_from_start", "MB/s from the replica's start", 1e6, true, true},
-	{"seconds_to_first_byte", "seconds to the first byte", 1, true, false},
-	{"cpu_seconds_per_gb", "CPU s per GB", 1, false, true},
+	{"bytes_per_second", "MB/s from the first byte", 1e6, true, "÷ MB/s, first byte"},
+	{"bytes_per_second_from_start", "MB/s from the replica's start", 1e6, true, "÷ MB/s, start"},
+	{"seconds_to_first_byte", "seconds to the first byte", 1, true, ""},
+	{"cpu_seconds_per_gb", "CPU s per GB", 1, false, "÷ CPU"},
 }
 
 var memoryColumns = []column{
-	{"idle_anonymous_bytes", "anonymous, idle, MiB", 1 << 20, false, true},
-	{"idle_resident_bytes", "resident, idle, MiB", 1 << 20, false, false},
-	{"written_bytes", "written by then, MiB", 1 << 20, false, false},
-	{"anonymous_bytes", "anonymous, MiB", 1 << 20, false, true},
-	{"resident_bytes", "resident, MiB", 1 << 20, false, false},
+	{"idle_anonymous_bytes", "anonymous, idle, MiB", 1 << 20, false, "÷ anonymous, idle"},
+	{"idle_resident_bytes", "resident, idle, MiB", 1 << 20, false, ""},
+	{"written_bytes", "written by then, MiB", 1 << 20, false, ""},
+	{"anonymous_bytes", "anonymous, MiB", 1 << 20, false, "÷ anonymous"},
+	{"resident_bytes", "resident, MiB", 1 << 20, false, ""},
 }
 
 // tables are all that was measured.
@@ -65,9 +66,8 @@ func (r *Report) table(title, work string, columns []column) table {
 		head = append(head, c.title)
 	}
 	for _, c := range columns {
-		if c.ratio {
-			name, _, _ := strings.Cut(c.title, ",")
-			head = append(head, "haengine ÷ peer: "+name)
+		if c.ratio != "" {
+			head = append(head, c.ratio)
 		}
 	}
 	t := table{title: title, rows: [][]string{head}}
@@ -80,7 +80,7 @@ func (r *Report) table(title, work string, columns []column) table {
 			f := r.figure(work, c.metric, p.Name)
 			row = append(row, c.cell(f))
 			switch {
-			case !c.ratio:
+			case c.ratio == "":
 			case f == nil || f.Ours == nil:
 				ratios = append(ratios, "–")
 			default:
@@ -122,7 +122,8 @@ func number(v float64) string {
 
 // heading says when, where and how, in a sentence.
 func (r *Report) heading() string {
-	return fmt.Sprintf("%s, %s. %d of %d turns, %.0f s in all; %gs of each load after %gs of warm-up.",
+	return fmt.Sprintf("%s, %s. %d of %d turns, %.0f s in all; %g s of each load after %g s of warm-up. "+
+		"Medians of the turns, with their range; ÷ is haengine's median over the peer's: above 1 is better for rates, below 1 for all else.",
 		r.Started.UTC().Format("2006-01-02 15:04 MST"), r.Machine, r.Turns, r.Settings.Turns, r.TookSeconds, r.Settings.DurationSeconds, r.Settings.WarmUpSeconds)
 }
 
@@ -158,14 +159,12 @@ func (r *Report) writeText(w io.Writer) {
 
 // writeMarkdown is for a page.
 func (r *Report) writeMarkdown(w io.Writer) {
-	fmt.Fprintf(w, "%s\n", r.heading())
-	fmt.Fprint(w, "\n| | version | nodes | acknowledged | load | settings | catch-up |\n| --- | --- | --- | --- | --- | --- | --- |\n")
+	fmt.Fprintf(w, "%s\n\n", r.heading())
 	for _, p := range r.Peers {
-		cells := []string{p.Name}
+		fmt.Fprintf(w, "- **%s**\n", p.Name)
 		for _, l := range p.About.lines() {
-			cells = append(cells, l[1])
+			fmt.Fprintf(w, "  - %s: %s\n", l[0], l[1])
 		}
-		fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
 	}
 	for _, t := range r.tables() {
 		fmt.Fprintf(w, "\n**%s**\n\n", t.title)
