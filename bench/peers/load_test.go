@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync"
@@ -54,6 +55,8 @@ func TestAPipelineKeepsExactlySoManyUnderWay(t *testing.T) {
 	var mu sync.Mutex
 	under, highest := 0, 0
 	full := make(chan struct{}) // closed when as many as may be are under way: only then one ends
+	late, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
 	ended := 0
 	err := inOrder(most, countTo(puts),
 		func() (int, error) {
@@ -72,7 +75,7 @@ func TestAPipelineKeepsExactlySoManyUnderWay(t *testing.T) {
 		func(int) error {
 			select {
 			case <-full:
-			case <-time.After(time.Minute):
+			case <-late.Done():
 				return errors.New("fewer than may be are under way")
 			}
 			mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -90,6 +91,7 @@ type fake struct {
 	haengine
 	name           string
 	absent, broken error
+	delays         []time.Duration // of each start; the last one goes on
 	started        int
 }
 
@@ -97,6 +99,15 @@ func (f *fake) Name() string                  { return f.name }
 func (f *fake) Prepare(context.Context) error { return f.absent }
 
 func (f *fake) Start(ctx context.Context, p Plan) (*System, error) {
+	if n := len(f.delays); n > 0 {
+		timer := time.NewTimer(f.delays[min(f.started, n-1)])
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 	f.started++
 	if f.broken != nil {
 		return nil, f.broken
