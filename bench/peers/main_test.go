@@ -19,6 +19,9 @@ func TestMain(m *testing.M) {
 		os.Exit(nodeMain(os.Args[2:]))
 	}
 	flag.Parse()
+	if os.Getenv("INTEROP_HEAP") == "" {
+		_ = os.Setenv("INTEROP_HEAP", "-Xms128m -Xmx768m") // beside other tests
+	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -105,9 +105,6 @@ func (p *process) heard(line []byte) {
 		p.say(string(line))
 		return
 	}
-	if e.Event == "failed" {
-		p.say(string(line))
-	}
 	select {
 	case p.events <- e:
 	default:
@@ -140,20 +137,35 @@ func (p *process) failure(err error) error {
 // await waits for an event and passes over others; "failed" is an error.
 func (p *process) await(ctx context.Context, name string) (event, error) {
 	for {
+		e, err := p.next(ctx)
+		switch {
+		case err != nil:
+			return event{}, p.failure(fmt.Errorf("no %s: %w", name, err))
+		case e.Event == name:
+			return e, nil
+		case e.Event == "failed":
+			return event{}, p.failure(fmt.Errorf("no %s: %s", name, e.Reason))
+		case e.Event == "unknown":
+			return event{}, p.failure(fmt.Errorf("no %s: the command is not known there", name))
+		}
+	}
+}
+
+// errEnded means that a process is gone, and all that it printed was heard.
+var errEnded = errors.New("it has ended")
+
+func (p *process) next(ctx context.Context) (event, error) {
+	select {
+	case e := <-p.events:
+		return e, nil
+	case <-ctx.Done():
+		return event{}, context.Cause(ctx)
+	case <-p.exited:
 		select {
-		case e := <-p.events:
-			switch e.Event {
-			case name:
-				return e, nil
-			case "failed":
-				return event{}, p.failure(fmt.Errorf("no %s", name))
-			case "unknown":
-				return event{}, p.failure(fmt.Errorf("no %s: the command is not known there", name))
-			}
-		case <-p.exited:
-			return event{}, p.failure(fmt.Errorf("ended, no %s", name))
-		case <-ctx.Done():
-			return event{}, p.failure(fmt.Errorf("no %s: %w", name, context.Cause(ctx)))
+		case e := <-p.events: // its last words
+			return e, nil
+		default:
+			return event{}, errEnded
 		}
 	}
 }

@@ -27,7 +27,7 @@ func (*rocketmq) About() About {
 		Nodes:        "SYNC_MASTER and one slave, two JVMs; asynchronous flush, page cache",
 		Acknowledged: "in the master's and one replica's page cache (inSyncReplicas 2; the default of 1 waits for nobody)",
 		Load:         "in the master's JVM, without broker and client",
-		Settings:     "heap 2 GiB, G1; inSyncReplicas 2",
+		Settings:     "heap of 2 GiB, if INTEROP_HEAP does not say otherwise, G1; inSyncReplicas 2",
 		CatchUp: "an ASYNC_MASTER's log of one segment, since an empty slave is given the last segment only; until the slave has it. " +
 			"A slave that has just started is silent for 5 s, so see the rate from its first byte",
 	}

@@ -137,7 +137,7 @@ func (p *plan) loadTurn(ctx context.Context, r *Report, turn int, peer Peer) err
 			}
 		}
 		for _, w := range p.loads {
-			if _, err := put(w, p.duration/5); err != nil { // connections, buffers and code of this load
+			if _, err := put(w, max(p.duration/5, warmUpMin)); err != nil { // connections, buffers and code of this load
 				return fmt.Errorf("%s: %w", w.Name, err)
 			}
 			result, err := put(w, p.duration)
@@ -177,6 +177,9 @@ func (p *plan) copyTurn(ctx context.Context, r *Report, turn int, peer Peer) err
 		return nil
 	})
 }
+
+// warmUpMin is enough for the threads of a load to have begun.
+const warmUpMin = 500 * time.Millisecond
 
 func failures(n int64) string {
 	if n == 0 {

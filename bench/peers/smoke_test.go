@@ -74,15 +74,14 @@ func TestNoPeerAcknowledgesWithoutAReplica(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			work := allWork()[0]
-			if r, err := s.Put(t.Context(), work, 100*time.Millisecond); err != nil || r.Failed > 0 {
+			if r, err := s.phase(t.Context(), "size=128,threads=1,count=20"); err != nil || r.Failed > 0 {
 				t.Fatalf("with replicas: %+v, %v", r, err)
 			}
 			stopReplicas(t, s)
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
 			// What is put may fail, or wait for longer than this test does.
-			if r, err := s.Put(ctx, work, 100*time.Millisecond); err == nil && r.Failed < r.Messages {
+			if r, err := s.phase(ctx, "size=128,threads=1,count=5"); err == nil && r.Failed < r.Messages {
 				t.Errorf("%d of %d puts were acknowledged by nobody", r.Messages-r.Failed, r.Messages)
 			} else {
 				t.Logf("%+v, %v", r, err)
