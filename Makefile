@@ -3,7 +3,7 @@
 GO ?= go
 SIM_TIME ?= 10m
 
-.PHONY: help build test race lint fuzz sim mutants demo bench bench-suite interop-full ci clean
+.PHONY: help build test race lint fuzz sim mutants demo bench bench-suite bench-peers interop-full ci clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,10 @@ bench: ## run the benchmarks at the top of the tree
 
 bench-suite: ## measure beside the machine's limits, within 20 minutes; writes docs/benchmarks.md and its charts
 	bench/suite.sh
+
+bench-peers: ## the same work on RocketMQ, NATS, Redis and Raft, 20 minutes; PEERS_FLAGS="--markdown docs/benchmarks.md" writes its tables there
+	cd bench/peers && $(GO) build -trimpath -o ../../bin/bench-peers .
+	bin/bench-peers $(PEERS_FLAGS)
 
 interop-full: ## every case beside the real RocketMQ; writes the table of docs/interop.md
 	$(GO) test ./interop -count=1 -timeout 60m -full -table ../docs/interop.md
