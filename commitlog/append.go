@@ -32,8 +32,9 @@ type Appended struct {
 // the caller from Encode to Release.
 type Encoded struct {
 	buf     *bytebufferpool.ByteBuffer
-	records []int32 // where each record begins in buf
-	queue   *queue  // nil: a transaction's record that takes no queue offset
+	records []int32   // where each record begins in buf
+	queue   *queue    // nil: a transaction's record that takes no queue offset
+	at      time.Time // when it was encoded
 }
 
 var (
@@ -43,7 +44,9 @@ var (
 
 // Encode checks the message against the limits and encodes it, outside of any
 // lock. The message stays the caller's. What it leaves out is filled in: born
-// time and host, and always the store host.
+// time and host, and always the store host. Append soon: the time of the call
+// becomes the store timestamp of an append that does not have to wait, because
+// a clock costs as much as a copy of the message.
 //
 // Errors, before anything is written: [ErrMessageIllegal] or
 // [ErrPropertiesTooLong], mostly as a *LimitError; a failure to make a new
@@ -52,7 +55,7 @@ func (l *Log) Encode(m *Message) (*Encoded, error) {
 	if err := l.opts.Limits.Validate(m, l.segmentBytes.Load()); err != nil {
 		return nil, err
 	}
-	e := newEncoded()
+	e := l.newEncoded()
 	l.encode(e, m)
 	if queued(m.SysFlag) {
 		if err := l.findQueue(e, m); err != nil {
@@ -69,7 +72,7 @@ func (l *Log) EncodeBatch(messages []*Message) (*Encoded, error) {
 	if err := l.opts.Limits.ValidateBatch(messages, l.segmentBytes.Load()); err != nil {
 		return nil, err
 	}
-	e := newEncoded()
+	e := l.newEncoded()
 	for _, m := range messages {
 		l.encode(e, m)
 	}
@@ -80,9 +83,9 @@ func (l *Log) EncodeBatch(messages []*Message) (*Encoded, error) {
 	return e, nil
 }
 
-func newEncoded() *Encoded {
+func (l *Log) newEncoded() *Encoded {
 	e := encodedPool.Get().(*Encoded)
-	e.buf = bufferPool.Get()
+	e.buf, e.at = bufferPool.Get(), l.opts.Now()
 	return e
 }
 
@@ -99,7 +102,7 @@ func (e *Encoded) Bytes() int { return len(e.buf.B) }
 func (l *Log) encode(e *Encoded, m *Message) {
 	c := *m
 	if c.BornTimestamp == 0 {
-		c.BornTimestamp = l.opts.Now().UnixMilli()
+		c.BornTimestamp = e.at.UnixMilli()
 	}
 	if !c.BornHost.Addr.IsValid() {
 		c.BornHost = l.opts.StoreHost
@@ -118,22 +121,14 @@ func queued(sysFlag int32) bool {
 }
 
 func (l *Log) findQueue(e *Encoded, m *Message) error {
-	// The topic's bytes of the record that was just encoded: the look-up by
-	// bytes does not allocate, nor does it keep the message's string.
-	q, err := l.queues.queue(topicOf(e.buf.B), m.QueueID)
-	if err != nil {
+	if e.queue = l.queues.lookup(QueueID{Topic: m.Topic, ID: m.QueueID}); e.queue != nil {
+		return nil
+	}
+	var err error
+	if e.queue, err = l.queues.queue([]byte(m.Topic), m.QueueID); err != nil {
 		return fmt.Errorf("consume queue %s/%d: %w", m.Topic, m.QueueID, err)
 	}
-	e.queue = q
 	return nil
-}
-
-// topicOf gives the topic's bytes of an encoded record.
-func topicOf(record []byte) []byte {
-	var h Header
-	kind := h.parse(record)
-	invariant.Check(kind == "", "a record that we encoded does not parse")
-	return h.Topic(record)
 }
 
 // Append puts the records at the end of the log and returns where they are.
@@ -145,13 +140,14 @@ func topicOf(record []byte) []byte {
 // [ErrSegmentUnavailable] (the next append tries again), or the *CorruptError
 // of a segment that somebody has cut.
 func (l *Log) Append(e *Encoded, s Sequencer) (Appended, error) {
+	now := e.at
 	if !l.append.TryLock() {
 		if err := l.checkBusy(); err != nil {
 			return Appended{}, err
 		}
 		l.append.Lock()
+		now = l.opts.Now()
 	}
-	now := l.opts.Now()
 	l.holding.Store(max(1, int64(now.Sub(l.began))))
 	for {
 		err := l.roomLocked(int64(len(e.buf.B)))
