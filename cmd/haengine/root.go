@@ -58,7 +58,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.SetErr(stderr)
 	asGroup(root)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, err) })
-	root.AddCommand(newServe(), newStatus(), newPromote(), newFollow(), newPace(), newLog(), newRepair(), newReseed(), newDemo(), newBench(), newTune(), newVersion())
+	root.AddCommand(newServe(), newStatus(), newPromote(), newFollow(), newPace(), newLog(), newRepair(), newReseed(), newPut(), newTail(), newTopic(), newGroup(), newDemo(), newBench(), newTune(), newVersion())
 	root.SetHelpCommand(newHelp(root))
 	// cobra builds the completion verb late, and lets it take anything; built
 	// now, it treats wrong arguments as the verbs of our own do.

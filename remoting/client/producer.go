@@ -135,7 +135,8 @@ func (p *Producer) Send(ctx context.Context, m *Message) (Sent, error) {
 }
 
 // Start sends a message and returns when it is on its way, which it waits for when
-// as many as may be are. done is called once, from a goroutine of the producer's,
+// as many as may be are. When ctx is over, it is not tried again, and the try that
+// is under way comes to its end: what has become of it is known then. done is called once, from a goroutine of the producer's,
 // unless Start fails, which it does only when ctx is over first. The message
 // belongs to the producer until then.
 func (p *Producer) Start(ctx context.Context, m *Message, done func(Sent, error)) error {
@@ -276,7 +277,7 @@ func (p *Producer) try(ctx context.Context, m *Message, properties string, worke
 	sent.Tries++
 	what := fmt.Sprintf("send to %s queue %d", p.topic, sent.Queue.QueueID)
 	began := time.Now()
-	answer, err := p.c.call(ctx, sent.Address, p.command(m, properties, sent.Queue), what, p.o.Timeout)
+	answer, err := p.c.call(context.WithoutCancel(ctx), sent.Address, p.command(m, properties, sent.Queue), what, p.o.Timeout)
 	sent.Latency = time.Since(began)
 	var failed *CallError
 	switch {

@@ -127,7 +127,7 @@ func (c *Client) OpenReader(ctx context.Context, o ReaderOptions) (*Reader, erro
 // set; ctx's; or why it cannot go on.
 func (r *Reader) Next(ctx context.Context) (*Received, error) {
 	for {
-		m, err := r.poll()
+		m, err := r.TryNext()
 		if m != nil || err != nil {
 			return m, err
 		}
@@ -139,8 +139,9 @@ func (r *Reader) Next(ctx context.Context) (*Received, error) {
 	}
 }
 
-// poll gives the next message if it is known which that is.
-func (r *Reader) poll() (*Received, error) {
+// TryNext is Next without waiting: it gives nil if it is not known yet which message
+// is the next.
+func (r *Reader) TryNext() (*Received, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var least *stint
