@@ -169,8 +169,8 @@ func newGroupReset() *cobra.Command {
 		Use:   "reset GROUP --topic T --to WHERE",
 		Short: "Have a group go on elsewhere in a topic",
 		Long: "Says where a group is and where it would go on; with --yes it does that. Members that run are\n" +
-			"told, and go there within some seconds; without any, the brokers' offsets are set. Where members\n" +
-			"run, WHERE cannot be an offset.",
+			"told, and go there within 20 seconds; without any, the brokers' offsets are set. Where members\n" +
+			"run, WHERE is for all queues and no offset.",
 		Example: "  haengine group reset shop --topic orders --to first\n" +
 			"  haengine group reset shop --topic orders --to 30m --yes\n" +
 			"  haengine group reset shop --topic orders --queue 2 --to 100 --yes",
@@ -266,7 +266,7 @@ func (r groupReset) print(w io.Writer) {
 	if r.Done {
 		result = "done"
 		if len(r.Members) > 0 {
-			result = "done; the members commit the new offsets within some seconds"
+			result = "done; the members go there within 20 seconds"
 		}
 	}
 	fields(w, "group", r.Group, "topic", r.Topic, "to", r.To, "members", members, "result", result)

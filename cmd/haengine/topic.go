@@ -28,7 +28,7 @@ func newTopic() *cobra.Command {
 // ownTopic tells the topics that people have made from those that brokers and
 // groups have of themselves.
 func ownTopic(name string, brokers []client.Broker) bool {
-	if remoting.IsSystemTopic(name) || strings.HasPrefix(name, remoting.RetryPrefix) || strings.HasPrefix(name, remoting.DLQPrefix) ||
+	if remoting.IsSystemTopic(name) || strings.HasPrefix(strings.ToLower(name), "rmq_sys_") || strings.HasPrefix(name, remoting.RetryPrefix) || strings.HasPrefix(name, remoting.DLQPrefix) ||
 		strings.HasSuffix(name, "_REPLY_TOPIC") {
 		return false
 	}
@@ -200,11 +200,7 @@ func (d topicDeletion) print(w io.Writer) {
 	if d.Done {
 		result = "deleted"
 	}
-	groups := strings.Join(d.Groups, ", ")
-	if groups == "" {
-		groups = "none"
-	}
-	fields(w, "topic", d.Topic, "brokers", strings.Join(d.Brokers, ", "), "messages", count(d.Messages), "groups", groups, "result", result)
+	fields(w, "topic", d.Topic, "brokers", strings.Join(d.Brokers, ", "), "messages", count(d.Messages), "groups", orNone(d.Groups), "result", result)
 }
 
 // topicDescription is the answer of topic describe.
@@ -293,7 +289,7 @@ func (d *topicDescription) add(t *client.TopicState) {
 }
 
 func (d *topicDescription) print(w io.Writer) {
-	fields(w, "topic", d.Topic, "messages", count(d.Messages), "groups", strings.Join(append([]string{}, d.Groups...), ", "))
+	fields(w, "topic", d.Topic, "messages", count(d.Messages), "groups", orNone(d.Groups))
 	for i := range d.Brokers {
 		b := &d.Brokers[i]
 		nodes := client.Broker{Name: b.Broker, Nodes: b.Nodes}
@@ -305,4 +301,11 @@ func (d *topicDescription) print(w io.Writer) {
 		}
 		tw.Flush()
 	}
+}
+
+func orNone(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
 }

@@ -202,29 +202,46 @@ func (c *Client) drop(addr string, client *remoting.Client) {
 	client.Close()
 }
 
-// askNames asks name servers, the one that answered last first, until one knows.
+// askNames asks name servers until one answers with success.
 func (c *Client) askNames(ctx context.Context, request *remoting.Command, what string, into any) error {
+	return c.eachName(ctx, request, what, func(body []byte, from string) (bool, error) {
+		return true, readJSON(body, what+" from name server "+from, into)
+	})
+}
+
+// eachName asks name servers, the one that answered last first, until do says that
+// an answer is enough. The error is nil if there was an answer with success.
+func (c *Client) eachName(ctx context.Context, request *remoting.Command, what string, do func(body []byte, from string) (enough bool, err error)) error {
 	c.mu.Lock()
 	first := c.mu.named
 	c.mu.Unlock()
 	var errs []error
+	answered := false
 	for i := range c.o.NameServers {
 		at := (first + i) % len(c.o.NameServers)
 		one := *request // a call writes into it
 		answer, err := c.call(ctx, c.o.NameServers[at], &one, what, 0)
 		if err == nil {
-			c.mu.Lock()
-			c.mu.named = at
-			c.mu.Unlock()
-			if into == nil {
+			enough, err := do(answer.Body, c.o.NameServers[at])
+			if err != nil {
+				return err
+			}
+			answered = true
+			if enough {
+				c.mu.Lock()
+				c.mu.named = at
+				c.mu.Unlock()
 				return nil
 			}
-			return readJSON(answer.Body, what+" from name server "+c.o.NameServers[at], into)
+			continue
 		}
 		if ctx.Err() != nil {
 			return err
 		}
 		errs = append(errs, err)
+	}
+	if answered {
+		return nil
 	}
 	for _, err := range errs {
 		if codeOf(err) >= 0 {

@@ -174,6 +174,7 @@ type ResetPlan struct {
 	Position     Position
 	Members      []GroupMember // who is told; none: the brokers' offsets are set
 	Queues       []GroupReset
+	all          bool // queues of the topic
 }
 
 // PlanReset finds what a reset would do; nothing is changed. queue is the queue of
@@ -183,7 +184,7 @@ func (c *Client) PlanReset(ctx context.Context, group, topic string, to Position
 	if err != nil {
 		return nil, err
 	}
-	p := &ResetPlan{Group: group, Topic: topic, Position: to}
+	p := &ResetPlan{Group: group, Topic: topic, Position: to, all: queue < 0}
 	var online GroupState
 	online.Group = group
 	for i := range route.Brokers {
@@ -240,39 +241,41 @@ func (c *Client) resolveInside(ctx context.Context, addr string, q Queue, to Pos
 	return at, err
 }
 
-// Reset does what was planned. Members that run are told by their brokers, and go
-// to the new offsets within some seconds (INVOKE_BROKER_TO_RESET_OFFSET); without
-// any, the brokers' offsets are set.
+// Reset does what was planned, broker by broker (INVOKE_BROKER_TO_RESET_OFFSET).
+// A broker tells its members, who go to the new offsets when they hear of it, which
+// takes as long as a pull is held. Where a broker does it only for members and there
+// are none, its offsets are set as a member would.
 func (c *Client) Reset(ctx context.Context, p *ResetPlan) error {
-	if len(p.Members) == 0 {
-		for _, r := range p.Queues {
-			if err := c.commitOffset(ctx, r.address, p.Group, r.Queue, r.To); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	var at int64 // the beginning of time
+	at := int64(-1) // the end
+	queue, offset := int64(-1), int64(-1)
 	switch p.Position.kind {
-	case positionLast:
-		at = -1
+	case positionFirst:
+		at = 0
 	case positionTime:
 		at = p.Position.at.UnixMilli()
 	case positionOffset:
-		return fmt.Errorf("group %s has members, who can be told a time only", p.Group)
+		queue, offset = int64(p.Queues[0].Queue.QueueID), p.Position.offset
 	}
-	told := map[string]bool{}
+	all := p.Position.kind != positionOffset && p.all
+	outcomes := map[string]error{}
 	for _, r := range p.Queues {
-		if told[r.address] {
+		err, asked := outcomes[r.address]
+		if !asked && (all || offset >= 0) {
+			request := &remoting.Command{
+				Code: remoting.CodeInvokeResetOffset,
+				Ext: remoting.Ext{{Name: "topic", Value: p.Topic}, {Name: "group", Value: p.Group}, {Name: "isForce", Value: "true"}}.
+					WithInt("timestamp", at).WithInt("queueId", queue).WithInt("offset", offset),
+			}
+			_, err = c.call(ctx, r.address, request, "reset of group "+p.Group, 0)
+			outcomes[r.address] = err
+		}
+		if err == nil && (all || offset >= 0) {
 			continue
 		}
-		told[r.address] = true
-		request := &remoting.Command{
-			Code: remoting.CodeInvokeResetOffset,
-			Ext: remoting.Ext{{Name: "topic", Value: p.Topic}, {Name: "group", Value: p.Group}, {Name: "isForce", Value: "true"}, {Name: "queueId", Value: "-1"}}.
-				WithInt("timestamp", at),
+		if err != nil && (len(p.Members) > 0 || codeOf(err) < 0) {
+			return err
 		}
-		if _, err := c.call(ctx, r.address, request, "reset of group "+p.Group, 0); err != nil {
+		if err := c.commitOffset(ctx, r.address, p.Group, r.Queue, r.To); err != nil {
 			return err
 		}
 	}

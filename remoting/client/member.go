@@ -210,22 +210,20 @@ func (r *Reader) commit(ctx context.Context, last bool) error {
 	return errors.Join(errs...)
 }
 
+// store stores how far a queue is, again if nothing has changed: a master that
+// crashed has lost the last seconds, and what a slave was told while there was no
+// master is replaced by what the master has.
 func (r *Reader) store(ctx context.Context, s *stint) error {
 	r.mu.Lock()
-	at, stored := s.consumed, s.stored
+	at := s.consumed
 	r.mu.Unlock()
-	if at < 0 || at == stored {
+	if at < 0 {
 		return nil
 	}
 	addr, _, err := r.node(ctx, s.queue, 0)
 	if err == nil {
 		err = r.c.commitOffset(ctx, addr, r.o.Group, s.queue, at)
 		r.answered(addr, err)
-	}
-	if err == nil {
-		r.mu.Lock()
-		s.stored = at
-		r.mu.Unlock()
 	}
 	return err
 }

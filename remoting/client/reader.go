@@ -212,7 +212,7 @@ func (r *Reader) Close(ctx context.Context) error {
 
 // begin reads a queue from an offset; -1: from where it is to be begun.
 func (r *Reader) begin(q Queue, from int64) {
-	s := &stint{r: r, queue: q, next: from, consumed: -1, stored: -1, end: -1, batches: make(chan batch, 1)}
+	s := &stint{r: r, queue: q, next: from, consumed: -1, end: -1, batches: make(chan batch, 1)}
 	s.ctx, s.cancel = context.WithCancel(r.ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -107,25 +107,41 @@ func (r *Route) queues(count func(*TopicQueues) int32) (all []Queue) {
 	return all
 }
 
-// Route asks where a topic is. The error is ErrNoTopic if all name servers that
-// answer do not know it.
-func (c *Client) Route(ctx context.Context, topic string) (*Route, error) {
-	r := &Route{}
-	err := c.askNames(ctx, &remoting.Command{Code: remoting.CodeGetRouteInfo, Ext: remoting.Ext{{Name: "topic", Value: topic}}}, "route of topic "+topic, r)
-	var answer *remoting.ResponseError
-	if errors.As(err, &answer) && answer.Code == remoting.TopicNotExist {
-		return nil, fmt.Errorf("topic %s: %w", topic, ErrNoTopic)
-	}
-	if err != nil {
-		return nil, err
-	}
-	r.Topic = topic
+// complete tells whether every broker of the route has a master.
+func (r *Route) complete() bool { return r.masters() == len(r.Brokers) }
+
+func (r *Route) masters() (n int) {
 	for i := range r.Brokers {
-		if len(r.Brokers[i].Nodes) == 0 {
-			r.Brokers[i].Nodes = map[int64]string{}
+		if r.Brokers[i].Master() != "" {
+			n++
 		}
 	}
-	return r, nil
+	return n
+}
+
+// Route asks where a topic is. A name server that does not know it, or knows no
+// master, may know less than another one, which is asked then. The error is
+// ErrNoTopic if all that answer do not know it.
+func (c *Client) Route(ctx context.Context, topic string) (*Route, error) {
+	var best *Route
+	err := c.eachName(ctx, &remoting.Command{Code: remoting.CodeGetRouteInfo, Ext: remoting.Ext{{Name: "topic", Value: topic}}}, "route of topic "+topic, func(body []byte, from string) (bool, error) {
+		r := &Route{}
+		if err := readJSON(body, "route of topic "+topic+" from name server "+from, r); err != nil {
+			return false, err
+		}
+		r.Topic = topic
+		if best == nil || r.masters() > best.masters() {
+			best = r
+		}
+		return best.complete(), nil
+	})
+	if best != nil {
+		return best, nil
+	}
+	if codeOf(err) == remoting.TopicNotExist {
+		return nil, fmt.Errorf("topic %s: %w", topic, ErrNoTopic)
+	}
+	return nil, err
 }
 
 // Brokers are all brokers that the name server knows, by name.

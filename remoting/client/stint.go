@@ -31,7 +31,6 @@ type stint struct {
 	over     bool
 	failed   error
 	consumed int64 // up to where messages were dealt with; -1: none was
-	stored   int64 // what of that a broker has
 }
 
 // batch is an answer to a pull: messages, and where the queue goes on.
@@ -47,6 +46,7 @@ const (
 	pullMessages    = 32
 	flagSuspend     = 2
 	flagSubscribed  = 4
+	warnAfter       = 3 * time.Second // without progress; a slave takes over sooner
 	refusedFor      = 5 * time.Second // an address that does not answer is left alone
 	routeWhileSlave = 5 * time.Second // and the route is asked for, to go back to the master
 )
@@ -90,7 +90,7 @@ func (s *stint) run() {
 			s.note(func() { s.failed = err })
 			return
 		}
-		if err != nil && !told {
+		if err != nil && !told && time.Since(stuck) > warnAfter {
 			told = true
 			s.r.c.o.Logger.Warn("no messages come from a queue; trying again", "topic", s.queue.Topic, "queue", s.queue.QueueID, "broker", s.queue.BrokerName, "error", err)
 		}
@@ -232,11 +232,7 @@ func (s *stint) take(addr string, id int64, answer *remoting.Command, took time.
 			}
 		}
 	case remoting.PullOffsetMoved:
-		s.r.c.o.Logger.Warn("the queue does not have the offset; going on where the broker says", "topic", s.queue.Topic,
-			"queue", s.queue.QueueID, "offset", s.next, "to_offset", next, "reason", answer.Remark)
-		if next < s.next && !s.r.o.Follow { // there is nothing up to the end that was asked for
-			s.note(func() { s.end = min(s.end, next) })
-		}
+		return s.moved(next, answer.Remark)
 	default:
 		if next == s.next {
 			// At the end, or a slave that has not as much. The former is asked again
@@ -246,6 +242,23 @@ func (s *stint) take(addr string, id int64, answer *remoting.Command, took time.
 	}
 	s.next = next
 	s.give(b)
+	return true, nil
+}
+
+// moved goes where the broker says: it does not have the offset any more, or an
+// administrator has set another one.
+func (s *stint) moved(next int64, reason string) (progress bool, err error) {
+	s.r.c.o.Logger.Warn("the broker says where to go on", "topic", s.queue.Topic, "queue", s.queue.QueueID, "broker", s.queue.BrokerName,
+		"offset", s.next, "to_offset", next, "reason", reason)
+	if s.r.o.Group != "" { // what was read before counts no more, and the group is there from now on
+		s.r.begin(s.queue, next)
+		return true, nil
+	}
+	if next < s.next { // there is nothing up to the end that was asked for
+		s.note(func() { s.end = min(s.end, next) })
+	}
+	s.next = next
+	s.give(batch{next: next})
 	return true, nil
 }
 
