@@ -25,6 +25,10 @@ func (a *admin) resetOffset(r *Request) {
 	if err == nil {
 		_, err = r.Ext.Need("isForce")
 	}
+	var queue int64
+	if err == nil {
+		queue, err = r.Ext.IntOr("queueId", math.MinInt32, math.MaxInt32, -1)
+	}
 	if err != nil {
 		r.ReplyCode(SystemError, "%v", err)
 		return
@@ -36,6 +40,10 @@ func (a *admin) resetOffset(r *Request) {
 	c, ok := a.b.topics.Lookup(topic)
 	if !ok {
 		r.ReplyCode(SystemError, "[reset-offset] reset offset failed, no topic in this broker. topic=%s", topic)
+		return
+	}
+	if _, online := a.b.clients.Consumers(group); online && queue >= 0 {
+		r.ReplyCode(InvalidParameter, "group [%s] has members, who are told a time for all queues, not an offset for one", group)
 		return
 	}
 	forced, name := r.Ext.Bool("isForce"), strings.Clone(group)

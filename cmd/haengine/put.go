@@ -33,7 +33,7 @@ func newPut() *cobra.Command {
 		Use:   "put --topic T [--file F | -]",
 		Short: "Send lines, or messages that are made up, to a topic",
 		Long: "Sends each line of the standard input, or of a file, as one message, without the end of the\n" +
-			"line. An empty line is an empty message. With --size or --count and without a file, messages\n" +
+			"line. Empty lines are left out, because brokers take no empty messages. With --size or --count and without a file, messages\n" +
 			"are made up: their number in decimal, from 0, padded with spaces.\n\n" +
 			"Prints at the end how many messages got which status, and how long they took. The exit code\n" +
 			"is 0 only if all are SEND_OK. FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT and\n" +
@@ -87,6 +87,9 @@ func (o *putOptions) check(cmd *cobra.Command) error {
 	}
 	if o.rate < 0 || o.count < 0 {
 		wrong = append(wrong, errors.New("--rate and --count are 0 or more"))
+	}
+	if o.size == 0 && cmd.Flags().Changed("size") {
+		wrong = append(wrong, errors.New("--size 0: brokers take no empty messages"))
 	}
 	if o.size > lineMax {
 		wrong = append(wrong, fmt.Errorf("--size: %s is more than any broker takes", shortBytes(o.size)))
@@ -152,6 +155,7 @@ type putSummary struct {
 	Topic    string           `json:"topic"`
 	Messages int64            `json:"messages"`
 	Stored   int64            `json:"stored"`
+	Empty    int64            `json:"empty_lines"`
 	Statuses map[string]int64 `json:"statuses"`
 	Seconds  float64          `json:"seconds"`
 	Rate     float64          `json:"messages_per_second"`
@@ -165,12 +169,16 @@ type putSummary struct {
 type putter struct {
 	latency latencies
 	stop    context.CancelCauseFunc // when nobody takes messages
+	empty   int64                   // lines; the feeding goroutine's
 	mu      struct {
 		sync.Mutex
 		statuses map[string]int64
 		first    error
 	}
 }
+
+// settleTimeout bounds the wait at the end until consumers can see what was stored.
+const settleTimeout = 2 * time.Second
 
 func put(ctx context.Context, cmd *cobra.Command, c *client.Client, o putOptions) error {
 	next, closer, err := o.source(cmd)
@@ -192,8 +200,13 @@ func put(ctx context.Context, cmd *cobra.Command, c *client.Client, o putOptions
 	w.mu.statuses = map[string]int64{}
 	began := time.Now()
 	err = w.feed(sending, p, o, next)
-	p.Close() // it waits for what is on the way
-	s := w.summary(o, time.Since(began))
+	p.Wait() // for what is on the way
+	took := time.Since(began)
+	visible, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	_ = p.Settle(visible) // so that who reads next finds it; that it is stored is certain either way
+	cancel()
+	p.Close()
+	s := w.summary(o, took)
 	if s.Messages > 0 || err == nil {
 		if err := answer(cmd, o.json, s, s.print); err != nil {
 			return err
@@ -230,8 +243,13 @@ func (w *putter) feed(ctx context.Context, p *client.Producer, o putOptions, nex
 		if line.err != nil {
 			return line.err
 		}
+		if len(line.body) == 0 {
+			w.empty++
+			n--
+			continue
+		}
 		m := &client.Message{Body: line.body, Keys: o.key, Tags: o.tag}
-		number := n + 1
+		number := n + 1 + w.empty // of the line
 		if err := p.Start(ctx, m, func(s client.Sent, err error) { w.done(number, len(line.body), s, err) }); err != nil {
 			return nil // a signal, or nobody takes it: said elsewhere
 		}
@@ -261,7 +279,7 @@ func (w *putter) done(line int64, bytes int, s client.Sent, err error) {
 func (w *putter) summary(o putOptions, took time.Duration) putSummary {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := putSummary{Topic: o.topic, Statuses: w.mu.statuses, Seconds: took.Seconds()}
+	s := putSummary{Topic: o.topic, Empty: w.empty, Statuses: w.mu.statuses, Seconds: took.Seconds()}
 	for status, n := range w.mu.statuses {
 		s.Messages += n
 		if client.Status(status).Stored() {
@@ -289,6 +307,9 @@ func (s putSummary) print(w io.Writer) {
 			shortDuration(time.Duration(s.Seconds*float64(time.Second))), count(int64(s.Rate)), us(s.P50), us(s.P99), us(s.Max))
 	} else if s.Messages == 0 {
 		fmt.Fprintln(w, "nothing was sent")
+	}
+	if s.Empty > 0 {
+		fmt.Fprintf(w, "%s left out: brokers take no empty messages\n", plural(s.Empty, "empty line"))
 	}
 }
 

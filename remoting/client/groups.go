@@ -257,6 +257,13 @@ func (c *Client) Reset(ctx context.Context, p *ResetPlan) error {
 		queue, offset = int64(p.Queues[0].Queue.QueueID), p.Position.offset
 	}
 	all := p.Position.kind != positionOffset && p.all
+	for _, r := range p.Queues {
+		if r.From < 0 && len(p.Members) > 0 { // brokers reset only what is there
+			if err := c.commitOffset(ctx, r.address, p.Group, r.Queue, r.To); err != nil {
+				return err
+			}
+		}
+	}
 	outcomes := map[string]error{}
 	for _, r := range p.Queues {
 		err, asked := outcomes[r.address]

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -58,6 +59,16 @@ type Producer struct {
 	work    chan job
 	workers sync.WaitGroup
 	pending sync.WaitGroup
+	mu      struct {
+		sync.Mutex
+		ends map[Queue]storedEnd // what was stored last in each queue
+	}
+}
+
+// storedEnd is one past the last message that a producer knows to be in a queue.
+type storedEnd struct {
+	address string
+	end     int64
 }
 
 // producerRoute is a route with the queues that a producer uses.
@@ -93,6 +104,7 @@ func (c *Client) NewProducer(ctx context.Context, topic string, o ProducerOption
 	o.QueuesNew = cmp.Or(o.QueuesNew, queuesNew)
 	o.FixedQueue = o.FixedQueue || o.Queue > 0
 	p := &Producer{c: c, o: o, topic: topic, ids: newUniqueIDs(), work: make(chan job)}
+	p.mu.ends = map[Queue]storedEnd{}
 	end := time.Now().Add(o.Patience)
 	for wait := retryLeast; ; wait = min(2*wait, retryMost) {
 		err := p.look(ctx, 0)
@@ -152,6 +164,26 @@ func (p *Producer) Start(ctx context.Context, m *Message, done func(Sent, error)
 
 // Wait waits until nothing is on the way.
 func (p *Producer) Wait() { p.pending.Wait() }
+
+// Settle waits until consumers can see all that was stored: brokers put messages into
+// their queues, and show them, a moment after they have answered. The error is ctx's.
+func (p *Producer) Settle(ctx context.Context) error {
+	p.Wait()
+	p.mu.Lock()
+	ends := maps.Clone(p.mu.ends)
+	p.mu.Unlock()
+	for q, last := range ends {
+		for wait := time.Millisecond; ; wait = min(2*wait, retryMost/10) {
+			if end, err := p.c.resolve(ctx, last.address, q, Last()); err == nil && end >= last.end {
+				break
+			}
+			if !pause(ctx, wait) {
+				return ctx.Err()
+			}
+		}
+	}
+	return nil
+}
 
 // Close waits until nothing is on the way, and ends the producer.
 func (p *Producer) Close() {
@@ -293,6 +325,11 @@ func (p *Producer) try(ctx context.Context, m *Message, properties string, worke
 	if status, ok := statuses[answer.Code]; ok {
 		sent.Status, sent.OffsetID = status, answer.Ext.Text("msgId")
 		sent.Offset, _ = strconv.ParseInt(answer.Ext.Text("queueOffset"), 10, 64)
+		p.mu.Lock()
+		if last := p.mu.ends[sent.Queue]; sent.Offset >= last.end {
+			p.mu.ends[sent.Queue] = storedEnd{sent.Address, sent.Offset + 1}
+		}
+		p.mu.Unlock()
 		return false, err
 	}
 	sent.Status = Status(CodeName(answer.Code))

@@ -172,6 +172,7 @@ func (r *Reader) TryNext() (*Received, error) {
 	}
 	m := least.heads[0]
 	least.heads = least.heads[1:]
+	least.out++
 	return m, nil
 }
 
@@ -181,13 +182,15 @@ func before(a, b *Received) bool {
 		cmp.Compare(a.PhysicalOffset, b.PhysicalOffset)) < 0
 }
 
-// Consumed says that a message was dealt with: a group goes on behind it. Messages
+// Consumed says once that a message was dealt with: a group goes on behind it. Messages
 // of one queue are said in order. Without a group nothing is kept.
 func (r *Reader) Consumed(m *Received) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.stints[m.queue] == m.stint { // it may be another member's by now
 		m.stint.consumed = max(m.stint.consumed, m.QueueOffset+1)
+		m.stint.out--
+		m.stint.settle()
 	}
 }
 

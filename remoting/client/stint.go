@@ -30,6 +30,7 @@ type stint struct {
 	waits    bool  // it makes no progress, and others need not wait for it
 	over     bool
 	failed   error
+	out      int   // messages that were given and are not consumed
 	consumed int64 // up to where messages were dealt with; -1: none was
 }
 
@@ -57,9 +58,18 @@ func (s *stint) fill() {
 		select {
 		case b := <-s.batches:
 			s.heads, s.seen, s.over = b.messages, b.next, b.over
+			s.settle()
 		default:
 			return
 		}
+	}
+}
+
+// settle notes that what was looked at and not wanted is dealt with, too, once
+// nothing is out. Reader's lock.
+func (s *stint) settle() {
+	if s.known && s.out == 0 && len(s.heads) == 0 {
+		s.consumed = max(s.consumed, s.seen)
 	}
 }
 
@@ -187,7 +197,10 @@ func (s *stint) start(addr string) error {
 		return err
 	}
 	s.next = from
-	s.note(func() { s.seen, s.end, s.known = from, end, true })
+	s.note(func() {
+		s.seen, s.end, s.known = from, end, true
+		s.settle() // the group is here, if nothing comes, too
+	})
 	return nil
 }
 
@@ -241,6 +254,9 @@ func (s *stint) take(addr string, id int64, answer *remoting.Command, took time.
 		}
 	}
 	s.next = next
+	if !s.r.o.Follow {
+		b.next = min(next, s.end) // what came later is left for the next reader
+	}
 	s.give(b)
 	return true, nil
 }
