@@ -255,3 +255,21 @@ func TestNewOffsetsAreReadInBothForms(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+func TestABrokerOf49IsAskedForAllTopics(t *testing.T) {
+	f := newFakeBroker(t, 0, func(r *remoting.Request) {
+		switch r.Code {
+		case remoting.CodeGetTopicConfig:
+			r.ReplyCode(remoting.RequestCodeNotSupported, " request type 351 not supported")
+		case remoting.CodeGetAllTopicConfig:
+			r.Reply(&remoting.Command{Body: []byte(`{"topicConfigTable":{"orders":{"perm":6,"readQueueNums":3,"writeQueueNums":2}}}`)})
+		}
+	})
+	c := newClient(t, f.addr())
+	if s, err := c.topicSettings(within(t), f.addr(), "orders"); err != nil || s.ReadQueues != 3 || s.WriteQueues != 2 || s.Perm != 6 {
+		t.Errorf("%+v %v", s, err)
+	}
+	if s, err := c.topicSettings(within(t), f.addr(), "other"); codeOf(err) != remoting.TopicNotExist {
+		t.Errorf("%+v %v", s, err)
+	}
+}

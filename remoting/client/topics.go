@@ -78,15 +78,13 @@ func (c *Client) DescribeTopic(ctx context.Context, topic string) ([]TopicState,
 }
 
 func (c *Client) describeTopic(ctx context.Context, topic string, t *TopicState) error {
-	ext := remoting.Ext{{Name: "topic", Value: topic}}
-	answer, err := c.call(ctx, t.Address, &remoting.Command{Code: remoting.CodeGetTopicConfig, Ext: ext.With("lo", "true")}, "settings of topic "+topic, 0)
+	settings, err := c.topicSettings(ctx, t.Address, topic)
 	if err != nil {
 		return err
 	}
-	if err := readJSON(answer.Body, "settings of topic "+topic, &t.Settings); err != nil {
-		return err
-	}
-	if answer, err = c.call(ctx, t.Address, &remoting.Command{Code: remoting.CodeGetTopicStats, Ext: ext}, "queues of topic "+topic, 0); err != nil {
+	t.Settings = settings
+	answer, err := c.call(ctx, t.Address, &remoting.Command{Code: remoting.CodeGetTopicStats, Ext: remoting.Ext{{Name: "topic", Value: topic}}}, "queues of topic "+topic, 0)
+	if err != nil {
 		return err
 	}
 	var stats struct {
@@ -102,6 +100,33 @@ func (c *Client) describeTopic(ctx context.Context, topic string, t *TopicState)
 	}
 	slices.SortFunc(t.Queues, func(a, b QueueState) int { return compareQueues(a.Queue, b.Queue) })
 	return nil
+}
+
+// topicSettings asks a broker for a topic's settings; those of 4.9 give all topics'
+// only. The error's code is remoting.TopicNotExist if it has no such topic.
+func (c *Client) topicSettings(ctx context.Context, addr, topic string) (s TopicSettings, err error) {
+	what := "settings of topic " + topic
+	answer, err := c.call(ctx, addr, &remoting.Command{Code: remoting.CodeGetTopicConfig, Ext: remoting.Ext{{Name: "topic", Value: topic}, {Name: "lo", Value: "true"}}}, what, 0)
+	if err == nil {
+		return s, readJSON(answer.Body, what, &s)
+	}
+	if codeOf(err) != remoting.RequestCodeNotSupported {
+		return s, err
+	}
+	if answer, err = c.call(ctx, addr, &remoting.Command{Code: remoting.CodeGetAllTopicConfig}, what, 0); err != nil {
+		return s, err
+	}
+	var all struct {
+		Topics map[string]TopicSettings `json:"topicConfigTable"`
+	}
+	if err := readJSON(answer.Body, what, &all); err != nil {
+		return s, err
+	}
+	s, ok := all.Topics[topic]
+	if !ok {
+		return s, &CallError{Address: addr, What: what, Sent: true, Err: &remoting.ResponseError{Code: remoting.TopicNotExist, Remark: "it is not among the broker's topics"}}
+	}
+	return s, nil
 }
 
 // onNode does something at a broker's master or, if that does not answer, at a slave.
@@ -142,16 +167,12 @@ func (c *Client) CreateTopic(ctx context.Context, topic string, s TopicSettings)
 		return nil, err
 	}
 	for _, addr := range masters {
-		var there TopicSettings
-		answer, err := c.call(ctx, addr, &remoting.Command{Code: remoting.CodeGetTopicConfig, Ext: remoting.Ext{{Name: "topic", Value: topic}, {Name: "lo", Value: "true"}}}, "settings of topic "+topic, 0)
+		there, err := c.topicSettings(ctx, addr, topic)
 		switch {
 		case codeOf(err) == remoting.TopicNotExist:
 			created = append(created, addr)
 			continue
 		case err != nil:
-			return nil, err
-		}
-		if err := readJSON(answer.Body, "settings of topic "+topic, &there); err != nil {
 			return nil, err
 		}
 		if there.ReadQueues != s.ReadQueues || there.WriteQueues != s.WriteQueues || there.Perm != s.Perm {
