@@ -285,12 +285,12 @@ func (p *Producer) send(ctx context.Context, m *Message, worker int) (Sent, erro
 	}
 	end := time.Now().Add(p.o.Patience)
 	for wait := retryLeast; ; wait = min(2*wait, retryMost) {
-		again := false
-		if err = p.look(ctx, routeInterval); err == nil || p.route.Load() != nil {
-			again, err = p.try(ctx, m, text, worker, &sent)
-			if !again {
-				return sent, err
-			}
+		if looked := p.look(ctx, routeInterval); looked != nil {
+			p.c.o.Logger.Debug("the route that is known stays", "topic", p.topic, "error", looked)
+		}
+		var again bool
+		if again, err = p.try(ctx, m, text, worker, &sent); !again {
+			return sent, err
 		}
 		if failed := p.look(ctx, retryLeast); errors.Is(failed, ErrNoMaster) {
 			err = failed // which says more than that an address is not there
