@@ -48,6 +48,8 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 			"  haengine serve --store ./a --role SYNC_MASTER\n" +
 			"  haengine serve --store ./b --role SLAVE --master 127.0.0.1:10912 --admin-listen 127.0.0.1:10920 \\\n" +
 			"      --client-listen 127.0.0.1:11911 --namesrv 127.0.0.1:9876\n" +
+			"  seq 1 100 | haengine put --topic orders\n" +
+			"  haengine tail --topic orders -f\n" +
 			"  haengine status\n" +
 			"  haengine log diff --store ./a --with ./b",
 		SilenceUsage:      true,
