@@ -141,6 +141,28 @@ func TestAGroupGoesOnWhereItWas(t *testing.T) {
 			t.Errorf("%+v: lag %d", q, q.Lag())
 		}
 	}
+	// Of a batch, what is consumed does not come again, and the rest does.
+	sendAll(t, c, "single", ProducerOptions{FixedQueue: true}, numbered(10)...)
+	ctx := within(t)
+	r, err := c.OpenReader(ctx, ReaderOptions{Topic: "single", Group: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		m, err := r.Next(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i < 3 {
+			r.Consumed(m)
+		}
+	}
+	if err := r.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	if got := strings.Join(bodies(readAll(t, c, ReaderOptions{Topic: "single", Group: "one"})), " "); got != "3 4 5 6 7 8 9" {
+		t.Errorf("the rest is %q", got)
+	}
 	// A message that is not consumed comes again.
 	sendAll(t, c, "orders", ProducerOptions{}, &Message{Body: []byte("again")})
 	for range 2 {
