@@ -273,3 +273,44 @@ func TestABrokerOf49IsAskedForAllTopics(t *testing.T) {
 		t.Errorf("%+v %v", s, err)
 	}
 }
+
+// A name server of a slave's own does not know of a master that has come back.
+func TestAnotherNameServerMayKnowMore(t *testing.T) {
+	names := func(nodes string) string {
+		s, err := remoting.Listen("127.0.0.1:0", remoting.HandlerFunc(func(r *remoting.Request) {
+			if nodes == "" {
+				r.ReplyCode(remoting.TopicNotExist, "No topic route info")
+				return
+			}
+			r.Reply(&remoting.Command{Body: []byte(`{"brokerDatas":[{"brokerAddrs":{` + nodes + `},"brokerName":"b","cluster":"c"}],"queueDatas":[]}`)})
+		}), remoting.ServerOptions{Logger: testLogger(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+			defer cancel()
+			s.Close(ctx)
+		})
+		return s.Addr().String()
+	}
+	nothing, slave, both := names(""), names(`1:"s:1"`), names(`0:"m:1",1:"s:1"`)
+	for _, c := range []struct {
+		names  []string
+		master string
+	}{
+		{[]string{slave, both}, "m:1"}, {[]string{both, slave}, "m:1"}, {[]string{nothing, both}, "m:1"},
+		{[]string{slave, nothing}, ""}, {[]string{"127.0.0.1:1", nothing, slave}, ""},
+	} {
+		cl := newClient(t, c.names...)
+		for range 2 { // the second time another one is asked first
+			r, err := cl.Route(within(t), "orders")
+			if err != nil || r.Broker("b").Master() != c.master || r.Broker("b").Nodes[1] != "s:1" {
+				t.Errorf("%v: %+v %v", c.names, r, err)
+			}
+		}
+	}
+	if _, err := newClient(t, nothing, "127.0.0.1:1").Route(within(t), "orders"); !errors.Is(err, ErrNoTopic) {
+		t.Errorf("nobody knows it: %v", err)
+	}
+}
