@@ -47,9 +47,9 @@ func (a *admin) resetOffset(r *Request) {
 		return
 	}
 	forced, name := r.Ext.Bool("isForce"), strings.Clone(group)
-	form := appendOffsets
+	form := appendReset
 	if r.Language == "CPP" { // whose clients cannot read a map with queues as its keys
-		form = appendOffsetList
+		form = appendResetList
 	}
 	a.b.pulls.later(r, func() {
 		offsets, ok := a.newOffsets(r, &c, name, at, forced)
@@ -66,7 +66,7 @@ func (a *admin) resetOffset(r *Request) {
 			return
 		}
 		a.b.o.Logger.Info("members of a group are told new offsets", "group", name, "topic", c.Name, "timestamp_ms", at, "members", members, "peer", r.Peer.RemoteAddr())
-		r.Reply(&Command{Body: appendOffsets(a, nil, c.Name, offsets)})
+		r.Reply(&Command{Body: appendReset(a, nil, c.Name, offsets)})
 	})
 }
 
@@ -99,8 +99,8 @@ func (a *admin) newOffsets(r *Request, c *TopicConfig, group string, at int64, f
 	return offsets, true
 }
 
-// appendOffsets appends a ResetOffsetBody. See appendQueueKey for its keys.
-func appendOffsets(a *admin, dst []byte, topic string, offsets []int64) []byte {
+// appendReset appends a ResetOffsetBody. See appendQueueKey for its keys.
+func appendReset(a *admin, dst []byte, topic string, offsets []int64) []byte {
 	dst = append(dst, `{"offsetTable":{`...)
 	for queue, offset := range offsets {
 		if queue > 0 {
@@ -111,8 +111,8 @@ func appendOffsets(a *admin, dst []byte, topic string, offsets []int64) []byte {
 	return append(dst, "}}"...)
 }
 
-// appendOffsetList appends a ResetOffsetBodyForC.
-func appendOffsetList(a *admin, dst []byte, topic string, offsets []int64) []byte {
+// appendResetList appends a ResetOffsetBodyForC.
+func appendResetList(a *admin, dst []byte, topic string, offsets []int64) []byte {
 	dst = append(dst, `{"offsetTable":[`...)
 	for queue, offset := range offsets {
 		if queue > 0 {
