@@ -72,3 +72,6 @@ func (e *Engine) AppendHeld() time.Duration { return e.log.AppendHeld() }
 
 // MinOffset is where the log's first record begins. Any goroutine.
 func (e *Engine) MinOffset() int64 { return e.log.MinOffset() }
+
+// AppendRecord appends a message as a record; see commitlog.AppendRecord.
+func AppendRecord(dst []byte, m *Message) []byte { return commitlog.AppendRecord(dst, m) }

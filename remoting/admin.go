@@ -28,6 +28,7 @@ func (a *admin) handle(m *Mux) {
 	m.Handle(HandlerFunc(a.consumeStats), CodeGetConsumeStats)
 	m.Handle(HandlerFunc(a.topicConsumers), CodeQueryTopicConsumers)
 	m.Handle(HandlerFunc(a.connections), CodeGetConsumerConnections)
+	m.Handle(HandlerFunc(a.resetOffset), CodeInvokeResetOffset)
 	m.Handle(HandlerFunc(a.runtime), CodeGetBrokerRuntimeInfo)
 	m.Handle(HandlerFunc(a.haStatus), CodeGetHAStatus)
 }

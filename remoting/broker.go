@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,8 +31,8 @@ type BrokerOptions struct {
 	Name    string // empty: broker-a; master and slaves of one group share it (brokerName)
 	ID      int64  // what it registers with while it is a slave; 0: 1. A master is always 0 (brokerId)
 
-	NameServers      []string // HOST:PORT of real ones; empty: one of this process (namesrvAddr)
-	NameServerListen string   // of that; empty: none
+	NameServers      []string // HOST:PORT of others to register at (namesrvAddr)
+	NameServerListen string   // of this process's own; empty: none
 
 	Visible      engine.Visible // what consumers may see
 	SlaveReads   bool           // a slave serves pulls (slaveReadEnable)
@@ -129,13 +130,16 @@ func (b *Broker) listen() (err error) {
 			return &ListenError{"client-listen", vip + " (always two below " + b.o.Listen + ")", err}
 		}
 	}
-	if len(b.o.NameServers) > 0 || b.o.NameServerListen == "" {
+	if b.o.NameServerListen == "" {
 		return nil
 	}
 	b.names = NewNameServer(NameServerOptions{Logger: b.o.Logger})
 	if b.namesAddr, err = b.server.Also(b.o.NameServerListen, b.names); err != nil {
 		return &ListenError{"namesrv-listen", b.o.NameServerListen, err}
 	}
+	// A list of all, given to every node, names its own, too.
+	own := b.namesAddr.String()
+	b.o.NameServers = slices.DeleteFunc(slices.Clone(b.o.NameServers), func(addr string) bool { return addr == own })
 	return nil
 }
 

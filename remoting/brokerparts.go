@@ -31,6 +31,7 @@ func (b *Broker) open() (err error) {
 	master := func() bool { return o.Engine.Role() != engine.Slave }
 	b.topics, err = OpenTopics(TopicsOptions{
 		ConfigOptions: config, NoAutoCreate: o.NoAutoTopics, Cluster: o.Cluster, Broker: o.Name, Master: master,
+		Deleted: func(topic string) { b.offsets.Remove("", topic) }, // as RocketMQ's (cleanOffsetByTopic)
 	})
 	if err != nil {
 		return err

@@ -179,6 +179,22 @@ func (c *Clients) listeners(group string) []Peer {
 	return slices.Collect(maps.Keys(g.members))
 }
 
+// TellMembers sends a request that is not answered to all connections of a
+// consumer group, and tells how many there are.
+func (c *Clients) TellMembers(group string, request Command) int {
+	c.mu.RLock()
+	var peers []Peer
+	if g := c.mu.consumers[group]; g != nil {
+		peers = slices.Collect(maps.Keys(g.members))
+	}
+	c.mu.RUnlock()
+	for _, p := range peers {
+		one := request // a peer numbers it
+		p.Push(&one)
+	}
+	return len(peers)
+}
+
 // changedLocked has the goroutine tell a group's members.
 func (c *Clients) changedLocked(group string) {
 	c.mu.changed[group] = true

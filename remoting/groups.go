@@ -26,6 +26,10 @@ type GroupConfig struct {
 	rest                   object
 }
 
+// toolsGroup is what administrators' tools read with; every broker has it
+// (MixAll.TOOLS_CONSUMER_GROUP).
+const toolsGroup = "TOOLS_CONSUMER"
+
 // NewGroupConfig gives a group with RocketMQ's defaults.
 func NewGroupConfig(name string) GroupConfig {
 	return GroupConfig{
@@ -150,7 +154,7 @@ func (g *Groups) Lookup(name string) (GroupConfig, bool) {
 	if c, ok := g.table.lookup(name); ok {
 		return c, true
 	}
-	if g.o.NoAutoCreate || ValidateGroup(name) != "" {
+	if g.o.NoAutoCreate && name != toolsGroup || ValidateGroup(name) != "" {
 		return GroupConfig{}, false
 	}
 	return g.fresh(name)

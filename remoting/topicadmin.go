@@ -27,7 +27,13 @@ func (t *Topics) Serve(r *Request) {
 	}
 	done := func(err error) { replyChange(r, err) }
 	if r.Code == CodeDeleteTopic {
-		t.Delete(name, done)
+		name = strings.Clone(name) // the frame's until it is answered
+		t.Delete(name, func(err error) {
+			if err == nil && t.o.Deleted != nil {
+				t.o.Deleted(name)
+			}
+			done(err)
+		})
 		return
 	}
 	c, err := topicOf(r.Ext)

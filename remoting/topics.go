@@ -92,6 +92,9 @@ type TopicsOptions struct {
 	NoAutoCreate    bool        // do not make a topic at the first send to it (autoCreateTopicEnable)
 	Cluster, Broker string      // topics of these names stand for the cluster and the broker
 	Master          func() bool // false: administrators have to ask the master; nil: always true
+	// Deleted is called after an administrator has deleted a topic, before that is
+	// answered; it must not block. nil: nobody is.
+	Deleted func(topic string)
 }
 
 // Topics are the topics of a broker, kept in config/topics.json

@@ -2,12 +2,14 @@
 // master-slave replication and keeps RocketMQ's store directory.
 //
 // Every verb is one file. A verb asks the engine (a running node), the
-// commitlog package (a store directory, read only) or a node's admin address
-// (HTTP), and talks to people; it knows nothing of sockets or frames.
+// commitlog package (a store directory, read only), a node's admin address
+// (HTTP) or brokers (remoting/client), and talks to people; it knows nothing of sockets or frames.
 //
 //	serve                one node until a signal
 //	status               a running node, over its admin address
 //	log info|dump|verify|diff   a store directory, offline or beside a node
+//	put, tail            send to brokers and read from them, ours or RocketMQ's
+//	topic, group         what administrators do there
 //	demo                 the main job in one command, with real child processes
 //	bench                figures beside the machine's own limits
 //	tune                 which settings suit this machine, and why

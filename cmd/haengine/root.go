@@ -48,6 +48,8 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 			"  haengine serve --store ./a --role SYNC_MASTER\n" +
 			"  haengine serve --store ./b --role SLAVE --master 127.0.0.1:10912 --admin-listen 127.0.0.1:10920 \\\n" +
 			"      --client-listen 127.0.0.1:11911 --namesrv 127.0.0.1:9876\n" +
+			"  seq 1 100 | haengine put --topic orders\n" +
+			"  haengine tail --topic orders -f\n" +
 			"  haengine status\n" +
 			"  haengine log diff --store ./a --with ./b",
 		SilenceUsage:      true,
@@ -58,7 +60,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.SetErr(stderr)
 	asGroup(root)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, err) })
-	root.AddCommand(newServe(), newStatus(), newPromote(), newFollow(), newPace(), newLog(), newRepair(), newReseed(), newDemo(), newBench(), newTune(), newVersion())
+	root.AddCommand(newServe(), newStatus(), newPromote(), newFollow(), newPace(), newLog(), newRepair(), newReseed(), newPut(), newTail(), newTopic(), newGroup(), newDemo(), newBench(), newTune(), newVersion())
 	root.SetHelpCommand(newHelp(root))
 	// cobra builds the completion verb late, and lets it take anything; built
 	// now, it treats wrong arguments as the verbs of our own do.

@@ -38,8 +38,8 @@ const (
 
 func (c *clientSettings) define(s *settings) {
 	s.add("client-listen", "ADDR", defaultClientListen, "where RocketMQ's clients connect, and on the port two below; empty: no clients", toListen(&c.listen))
-	s.add("namesrv", "LIST", "", "name servers to register at, as HOST:PORT;HOST:PORT (default: one of this node's own)", c.setNameServers)
-	s.add("namesrv-listen", "ADDR", defaultNamesrvListen, "where this node's own name server listens; empty: none", toListen(&c.namesrvListen))
+	s.add("namesrv", "LIST", "", "name servers to register at, as HOST:PORT;HOST:PORT (default: this node's own)", c.setNameServers)
+	s.add("namesrv-listen", "ADDR", defaultNamesrvListen, "where this node's own name server listens; empty, and with --namesrv unless it is given: none", toListen(&c.namesrvListen))
 	s.add("broker-name", "NAME", "broker-a", "the name that a master and its slaves share", toName(&c.broker))
 	s.add("broker-cluster", "NAME", "DefaultCluster", "the cluster that clients see", toName(&c.cluster))
 	s.add("broker-id", "N", "", "0 on a master, from 1 on a slave (default: 0 or 1)", toInt(&c.id, 0, math.MaxInt32))
@@ -102,6 +102,9 @@ func (n *nodeSettings) resolveClients() error {
 		} else {
 			wrong = append(wrong, fmt.Errorf("--broker-id %d is a slave's, a master needs 0", c.id))
 		}
+	}
+	if len(c.nameServers) > 0 && !n.table.given("namesrv-listen") {
+		c.namesrvListen = ""
 	}
 	host := c.advertise
 	if host == "" {

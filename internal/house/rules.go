@@ -111,9 +111,14 @@ func Project() Rules {
 				Unknown: []string{"net/http", "flag"},
 			},
 			{
+				Package: "remoting/client",
+				Imports: []string{engine, Module + "/remoting"},
+				Unknown: []string{"net/http", "flag"},
+			},
+			{
 				Package: "cmd/haengine",
 				Imports: []string{
-					engine, commitlog, Module + "/remoting", Module + "/internal/tune", "golang.org/x/sys/...",
+					engine, commitlog, Module + "/remoting", Module + "/remoting/client", Module + "/internal/tune", "golang.org/x/sys/...",
 					"github.com/spf13/cobra", "github.com/spf13/pflag",
 					"github.com/knadh/koanf/...", "github.com/prometheus/client_golang/...",
 				},

@@ -1,0 +1,287 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/haengine/haengine/engine"
+	"github.com/haengine/haengine/remoting"
+)
+
+// ReaderOptions say what is read. Topic must be given; zero values of the others
+// are defaults.
+type ReaderOptions struct {
+	Topic string
+	Tags  string   // "A || B"; empty: all messages
+	From  Position // where a queue is begun; with a group only one that the group has no offset of
+	// Queues are read, and no others; nil: all. Not with a group.
+	Queues []int32
+	// Group is the consumer group that is joined: its members share the queues,
+	// and its offsets are kept by the brokers. Empty: all queues are read, and
+	// nothing is kept.
+	Group string
+	// Follow has the reader wait for messages at the end; without it, it ends where
+	// each queue ended when it was begun.
+	Follow   bool
+	Patience time.Duration // how long a queue may make no progress unless Follow is set; 0: 10 s
+}
+
+// toolsGroup is the group that RocketMQ's own tools read with; every broker has it
+// (MixAll.TOOLS_CONSUMER_GROUP).
+const toolsGroup = "TOOLS_CONSUMER"
+
+// Reader reads the messages of a topic, from all its queues and brokers: what there
+// is when it begins in the order of store time, as far as the queues keep to it,
+// and later messages as they come. Of one queue, messages are always in order.
+//
+// Each queue is read from its master, and from a slave when there is no master that
+// answers; the route is asked for again, so that it goes back. A slave that is
+// behind its master is waited for.
+//
+// Next, Consumed and Close are called by one goroutine.
+//
+// RocketMQ: DefaultLitePullConsumer.
+type Reader struct {
+	c      *Client
+	o      ReaderOptions
+	group  string // that brokers are told
+	ctx    context.Context
+	cancel context.CancelFunc
+	ended  sync.WaitGroup
+	ready  chan struct{} // capacity 1: a stint has something, or the set of them has changed
+	wake   chan struct{} // capacity 1: balance again
+	since  int64         // the version of its subscription
+
+	mu struct {
+		sync.Mutex
+		stints  map[Queue]*stint
+		joined  bool // the group has been balanced once
+		closed  bool
+		routes  map[string]*Route // by topic, as last known
+		asked   time.Time         // when they were asked for
+		refused map[string]time.Time
+	}
+}
+
+// OpenReader begins to read. The caller must Close the reader.
+func (c *Client) OpenReader(ctx context.Context, o ReaderOptions) (*Reader, error) {
+	o.Patience = cmp.Or(o.Patience, 10*time.Second)
+	o.Tags = cmp.Or(o.Tags, "*")
+	if wrong := remoting.ValidateTopic(o.Topic); wrong != "" {
+		return nil, errors.New(wrong)
+	}
+	if o.Group != "" {
+		if wrong := remoting.ValidateGroup(o.Group); wrong != "" {
+			return nil, errors.New(wrong)
+		}
+		if o.Queues != nil {
+			return nil, errors.New("a group shares out its queues by itself: name a group or queues, not both")
+		}
+	}
+	r := &Reader{
+		c: c, o: o, group: cmp.Or(o.Group, toolsGroup), ready: make(chan struct{}, 1), wake: make(chan struct{}, 1),
+		since: time.Now().UnixMilli(),
+	}
+	r.mu.stints, r.mu.routes, r.mu.refused = map[Queue]*stint{}, map[string]*Route{}, map[string]time.Time{}
+	route, err := c.Route(ctx, o.Topic)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.routes[o.Topic], r.mu.asked = route, time.Now()
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	if o.Group != "" {
+		if err := r.join(ctx); err != nil {
+			r.cancel()
+			return nil, err
+		}
+		return r, nil
+	}
+	queues := route.Readable()
+	if o.Queues != nil {
+		queues = slices.DeleteFunc(queues, func(q Queue) bool { return !slices.Contains(o.Queues, q.QueueID) })
+		if len(queues) == 0 {
+			r.cancel()
+			return nil, fmt.Errorf("topic %s has no queue %v that can be read: it has %d", o.Topic, o.Queues, len(route.Readable()))
+		}
+	}
+	if len(queues) == 0 {
+		r.cancel()
+		return nil, fmt.Errorf("topic %s has no queue that can be read (its perm forbids it, or it has none)", o.Topic)
+	}
+	r.mu.joined = true
+	for _, q := range queues {
+		r.begin(q, -1)
+	}
+	return r, nil
+}
+
+// Next gives the next message. The error is io.EOF at the end, unless Follow is
+// set; ctx's; or why it cannot go on.
+func (r *Reader) Next(ctx context.Context) (*Received, error) {
+	for {
+		m, err := r.TryNext()
+		if m != nil || err != nil {
+			return m, err
+		}
+		select {
+		case <-r.ready:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// TryNext is Next without waiting: it gives nil if it is not known yet which message
+// is the next.
+func (r *Reader) TryNext() (*Received, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var least *stint
+	over := r.mu.joined
+	for _, s := range r.mu.stints {
+		s.fill()
+		switch {
+		case len(s.heads) > 0:
+			if least == nil || before(s.heads[0], least.heads[0]) {
+				least = s
+			}
+			over = false
+		case s.over:
+		case s.failed != nil:
+			return nil, s.failed
+		default:
+			over = false
+			if s.behind() {
+				return nil, nil // what it has may come first
+			}
+		}
+	}
+	if least == nil {
+		if over && !r.o.Follow {
+			return nil, io.EOF
+		}
+		return nil, nil
+	}
+	m := least.heads[0]
+	least.heads = least.heads[1:]
+	least.out++
+	return m, nil
+}
+
+// before orders messages by when they were stored.
+func before(a, b *Received) bool {
+	return cmp.Or(cmp.Compare(a.StoreTimestamp, b.StoreTimestamp), cmp.Compare(a.Broker, b.Broker),
+		cmp.Compare(a.PhysicalOffset, b.PhysicalOffset)) < 0
+}
+
+// Consumed says once that a message was dealt with: a group goes on behind it. Messages
+// of one queue are said in order. Without a group nothing is kept.
+func (r *Reader) Consumed(m *Received) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.stints[m.queue] == m.stint { // it may be another member's by now
+		m.stint.consumed = max(m.stint.consumed, m.QueueOffset+1)
+		m.stint.out--
+		m.stint.settle()
+	}
+}
+
+// Close ends the reader. With a group it stores how far that is, and leaves it; the
+// error says what could not be stored.
+func (r *Reader) Close(ctx context.Context) error {
+	r.mu.Lock()
+	r.mu.closed = true // nothing begins from here on
+	r.mu.Unlock()
+	r.cancel()
+	r.ended.Wait()
+	if r.o.Group == "" {
+		return nil
+	}
+	err := r.commit(ctx, true)
+	r.c.mu.Lock()
+	delete(r.c.mu.members, r.o.Group)
+	r.c.mu.Unlock()
+	r.c.leave(ctx, "consumerGroup", r.o.Group)
+	return err
+}
+
+// begin reads a queue from an offset; -1: from where it is to be begun.
+func (r *Reader) begin(q Queue, from int64) {
+	s := &stint{r: r, queue: q, next: from, consumed: -1, end: -1, batches: make(chan batch, 1)}
+	s.ctx, s.cancel = context.WithCancel(r.ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.closed {
+		s.cancel()
+		return
+	}
+	if old := r.mu.stints[q]; old != nil {
+		old.cancel()
+	}
+	r.mu.stints[q] = s
+	if from >= 0 {
+		s.consumed = from // an administrator's word is stored even if nothing comes there
+	}
+	r.ended.Go(s.run)
+	signal(r.ready)
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// tagsOf are the tags of a subscription's text; nil: all messages.
+func tagsOf(text string) []string {
+	if text == "" || text == "*" {
+		return nil
+	}
+	var tags []string
+	for tag := range strings.SplitSeq(text, "||") {
+		if tag = strings.TrimSpace(tag); tag != "" {
+			tags = append(tags, tag)
+		}
+	}
+	return tags
+}
+
+// wanted filters by tags as consumers do: brokers compare hashes only.
+func (r *Reader) wanted(m *Received) bool {
+	tags := tagsOf(r.o.Tags)
+	if tags == nil || m.Topic != r.o.Topic {
+		return true
+	}
+	tag, _ := m.Property(propertyTags)
+	return slices.Contains(tags, tag)
+}
+
+func (r *Reader) subscriptions() []subscription {
+	var all []subscription
+	r.mu.Lock()
+	topics := slices.Sorted(maps.Keys(r.mu.routes))
+	r.mu.Unlock()
+	if retry := remoting.RetryPrefix + r.o.Group; !slices.Contains(topics, retry) {
+		topics = append(topics, retry) // it is there after the first heartbeat
+	}
+	for _, topic := range topics {
+		s := subscription{Topic: topic, Text: "*", Type: "TAG", Version: r.since, Tags: []string{}, Codes: []int32{}}
+		if topic == r.o.Topic {
+			s.Text = r.o.Tags
+			for _, tag := range tagsOf(r.o.Tags) {
+				s.Tags, s.Codes = append(s.Tags, tag), append(s.Codes, engine.TagHash(tag))
+			}
+		}
+		all = append(all, s)
+	}
+	return all
+}
