@@ -39,8 +39,8 @@ bench-suite: ## measure beside the machine's limits, within 20 minutes; writes d
 	bench/suite.sh
 
 bench-peers: ## the same work on RocketMQ, NATS, Redis and Raft, 20 minutes; PEERS_FLAGS="--markdown docs/benchmarks.md" writes its tables there
-	cd bench/peers && $(GO) build -trimpath -o ../../bin/bench-peers .
-	bin/bench-peers $(PEERS_FLAGS)
+	@cd bench/peers && $(GO) build -trimpath -o ../../bin/bench-peers .
+	@bin/bench-peers $(PEERS_FLAGS)
 
 interop-full: ## every case beside the real RocketMQ; writes the table of docs/interop.md
 	$(GO) test ./interop -count=1 -timeout 60m -full -table ../docs/interop.md

@@ -28,7 +28,7 @@ func (*jetstream) About() About {
 		Version:      "NATS JetStream " + server.VERSION + ", nats.go " + moduleVersion("github.com/nats-io/nats.go"),
 		Nodes:        "three servers, three processes; a stream with 3 replicas on files, synced every 2 minutes as by default. The second follower is sent everything, too, and no put waits for it",
 		Acknowledged: "in the page cache of the stream's leader and of one more server",
-		Load:         "a client process over loopback, connected to the stream's leader; a connection for every 8 producers",
+		Load:         "a client process over loopback, connected to the stream's leader; all producers share the connection, which is faster here than several",
 		Settings:     "all default but the client's limit of pending publishes",
 		CatchUp:      "a server that was stopped before the records came and has lost its files; until its copy of the stream counts all records",
 	}
@@ -172,10 +172,11 @@ func (n *natsNode) close() {
 
 // natsLoad is the client. All producers publish to the stream's leader.
 type natsLoad struct {
-	connections []*nats.Conn
-	urls        map[string]string // by server name
-	stream      natsjs.Stream
-	producers   int
+	connection *nats.Conn        // to any server, for the stream's own matters
+	urls       map[string]string // by server name
+	stream     natsjs.Stream
+	leader     *nats.Conn // of the producers; nil between phases
+	producers  int        // that share it
 }
 
 func startNATSLoad(ctx context.Context, o nodeOptions) (node, string, error) {
@@ -187,7 +188,7 @@ func startNATSLoad(ctx context.Context, o nodeOptions) (node, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	l.connections = append(l.connections, c)
+	l.connection = c
 	js, err := natsjs.New(c)
 	if err != nil {
 		return nil, "", err
@@ -213,8 +214,9 @@ func (l *natsLoad) status(ctx context.Context) (event, error) {
 }
 
 func (l *natsLoad) close() {
-	for _, c := range l.connections {
-		c.Close()
+	l.connection.Close()
+	if l.leader != nil {
+		l.leader.Close()
 	}
 }
 
@@ -233,29 +235,24 @@ func (l *natsLoad) wait(ctx context.Context) error {
 	})
 }
 
-// natsShared is how many producers share a connection: a client's goroutines
-// are meant to, and one connection is one goroutine on the server.
-const natsShared = 8
-
+// producer connects to the stream's leader, if it is the first one of a phase.
 func (l *natsLoad) producer(size, outstanding int) (producer, error) {
-	if l.producers%natsShared == 0 {
+	if l.producers == 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		info, err := l.stream.Info(ctx)
 		if err != nil {
 			return nil, err
 		}
-		c, err := nats.Connect(l.urls[info.Cluster.Leader])
-		if err != nil {
+		if l.leader, err = nats.Connect(l.urls[info.Cluster.Leader]); err != nil {
 			return nil, fmt.Errorf("connect to the stream's leader %q: %w", info.Cluster.Leader, err)
 		}
-		l.connections = append(l.connections, c)
 	}
-	l.producers++ // close takes it back
-	js, err := natsjs.New(l.connections[len(l.connections)-1], natsjs.WithPublishAsyncMaxPending(outstanding))
+	js, err := natsjs.New(l.leader, natsjs.WithPublishAsyncMaxPending(outstanding))
 	if err != nil {
 		return nil, err
 	}
+	l.producers++ // close takes it back
 	return &natsProducer{load: l, js: js, body: newBody(size), outstanding: outstanding}, nil
 }
 
@@ -286,14 +283,10 @@ func (p *natsProducer) pipeline(more func() bool, ended func(begun time.Time)) e
 		}, ended)
 }
 
-// close ends the phase's connections with its last producer. The first of all
-// is the stream's own.
+// close ends the connection with the last producer of a phase.
 func (p *natsProducer) close() {
-	if p.load.producers--; p.load.producers > 0 {
-		return
+	if p.load.producers--; p.load.producers == 0 {
+		p.load.leader.Close()
+		p.load.leader = nil
 	}
-	for _, c := range p.load.connections[1:] {
-		c.Close()
-	}
-	p.load.connections = p.load.connections[:1]
 }
