@@ -246,10 +246,12 @@ func (p *peer) keepPartial(whole bool) error {
 }
 
 func (p *peer) serve(frame []byte) error {
-	r := &Request{Peer: p}
-	if err := ParseFrame(frame, &r.Command); err != nil {
+	s := servedRequests.Get().(*served)
+	r := &s.Request
+	if err := parseFrame(frame, &r.Command, s.room[:0]); err != nil {
 		return err
 	}
+	r.Peer = p
 	switch {
 	case r.IsResponse():
 		return nil // we never ask
@@ -258,7 +260,7 @@ func (p *peer) serve(frame []byte) error {
 		return nil
 	}
 	cost := len(frame) + requestCost
-	r.reply = func(c *Command) { p.send(c, cost) }
+	s.Request.served, s.peer, s.cost = s, p, cost
 	p.mu.Lock()
 	p.mu.pending += cost
 	pending := p.mu.pending
