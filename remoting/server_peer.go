@@ -10,9 +10,9 @@ import (
 	"github.com/panjf2000/gnet/v2"
 )
 
-// requestCost is what a request that waits counts besides its bytes, so that a
-// flood of tiny ones is bounded, too.
-const requestCost = 512
+// requestCost is what a request that waits counts besides its bytes: what the
+// memory of one is, so that a flood of tiny ones is bounded, too.
+const requestCost = 1024
 
 // goAwayVersion is the last version that does not know GO_AWAY (V5_3_1).
 const goAwayVersion = 475

@@ -24,8 +24,8 @@ type sendTemplate struct {
 // What the template has in the places that are written over: nothing else in
 // it is alike.
 const (
-	opaqueBase   = 1_000_000_000 // request numbers have ten digits
-	opaqueDigits = 10
+	opaqueBase   = 1_000_000 // request numbers have seven digits
+	opaqueDigits = 7
 	holdQueue    = 7
 	holdBorn     = 8_888_888_888_888 // ms: thirteen digits until the year 2286
 	bornDigits   = 13

@@ -21,8 +21,10 @@ type clientsIdle struct {
 	Connections    int     `json:"connections"`
 	Growth         int64   `json:"broker_anonymous_growth_bytes"` // of its processes: what is not a file's
 	GrowthResident int64   `json:"broker_rss_growth_bytes"`
+	P50Before      float64 `json:"p50_us_before"`
+	P50            float64 `json:"p50_us"` // with them
 	P99Before      float64 `json:"p99_us_before"`
-	P99            float64 `json:"p99_us"` // with them
+	P99            float64 `json:"p99_us"`
 	RateBefore     float64 `json:"messages_per_second_before"`
 	Rate           float64 `json:"messages_per_second"`
 }
@@ -70,7 +72,7 @@ func measureIdle(ctx context.Context, o *clientsOptions, s *clientsSide, before 
 	anonymousAfter, residentAfter, err := memoryOf(s.pids)
 	return &clientsIdle{
 		Connections: o.idle, Growth: anonymousAfter - anonymous, GrowthResident: residentAfter - resident,
-		P99Before: before.P99, P99: r.P99, RateBefore: before.MessagesPerSecond, Rate: r.MessagesPerSecond,
+		P50Before: before.P50, P50: r.P50, P99Before: before.P99, P99: r.P99, RateBefore: before.MessagesPerSecond, Rate: r.MessagesPerSecond,
 	}, err
 }
 
