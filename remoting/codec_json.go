@@ -335,7 +335,7 @@ func (p *jsonText) skipQuoted() (escaped bool) {
 // unescape returns raw, which ends in no half escape, with its escapes replaced.
 func (p *jsonText) unescape(raw string) string {
 	var b strings.Builder
-	b.Grow(len(raw))
+	b.Grow(max(len(raw)-5*strings.Count(raw, `\u`), 0)) // enough if they are of ASCII
 	for {
 		i := 0
 		for i < len(raw) && raw[i] != '\\' {

@@ -2,6 +2,7 @@ package remoting
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +25,7 @@ func TestARequestThatWaitsCostsNoMoreThanItCounts(t *testing.T) {
 			}
 			return x
 		}()},
+		{"nothing but fields", slices.Repeat(Ext{{"a", ""}}, 300)},
 	} {
 		var mu sync.Mutex
 		held := make([]*Request, 0, waiting)
@@ -41,7 +43,7 @@ func TestARequestThatWaitsCostsNoMoreThanItCounts(t *testing.T) {
 			}
 		}
 		until(t, "all wait", func() bool { mu.Lock(); defer mu.Unlock(); return len(held) == waiting })
-		each, counted := int((heapBytes()-before)/waiting), len(frame)+requestCost
+		each, counted := int((heapBytes()-before)/waiting), held[0].served.cost
 		t.Logf("%s: %d bytes each, counted as %d", test.name, each, counted)
 		if each > counted {
 			t.Errorf("%s: a request that waits costs %d bytes and counts %d", test.name, each, counted)

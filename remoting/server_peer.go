@@ -10,10 +10,6 @@ import (
 	"github.com/panjf2000/gnet/v2"
 )
 
-// requestCost is what a request that waits counts besides its bytes: what the
-// memory of one is, so that a flood of tiny ones is bounded, too.
-const requestCost = 1024
-
 // goAwayVersion is the last version that does not know GO_AWAY (V5_3_1).
 const goAwayVersion = 475
 
@@ -259,7 +255,7 @@ func (p *peer) serve(frame []byte) error {
 		p.guarded(r)
 		return nil
 	}
-	cost := len(frame) + requestCost
+	cost := s.costs(frame)
 	s.Request.served, s.peer, s.cost = s, p, cost
 	p.mu.Lock()
 	p.mu.pending += cost
