@@ -69,6 +69,7 @@ started() {
 	shift
 	interop/run.sh "$@" <&7 >"$work/$name.out" 2>"$work/$name.err" &
 	pids+=($!)
+	disown
 	for ((i = 0; i < 600; i++)); do
 		! grep -q '"event":"serving"' "$work/$name.out" || return 0
 		kill -0 "${pids[-1]}" 2>/dev/null || break

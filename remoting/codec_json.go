@@ -38,7 +38,10 @@ func parseJSONHeader(header []byte, c *Command, room Ext) error {
 		case "remark":
 			c.Remark = p.text()
 		case "extFields":
-			c.Ext = p.fields(room)
+			if c.Ext == nil {
+				c.Ext = room
+			}
+			c.Ext = p.fields(c.Ext)
 		default:
 			p.skip(0)
 		}
@@ -119,17 +122,23 @@ func (p *jsonText) member(n int) (name string, more bool) {
 	return name, p.why == ""
 }
 
-// fields reads an object of texts.
-func (p *jsonText) fields(room Ext) Ext {
+// fieldsAhead is how far to look for the number of fields. A header that names
+// its fields again and again would have all that follows looked at each time.
+const fieldsAhead = 4096
+
+// fields reads an object of texts, into the room of those that a header had
+// under the same name before.
+func (p *jsonText) fields(before Ext) Ext {
 	if p.peek() != '{' {
 		p.null("an object of fields")
 		return nil
 	}
 	p.at++
-	x := room[:0]
+	x := before[:0]
 	if cap(x) == 0 {
 		// A field has four quotes, so that this is the right size for most headers.
-		x = make(Ext, 0, min(strings.Count(p.s[p.at:], `"`)/4+1, 64))
+		ahead := p.s[p.at:min(len(p.s), p.at+fieldsAhead)]
+		x = make(Ext, 0, min(strings.Count(ahead, `"`)/4+1, 64))
 	}
 	for n := 0; ; n++ {
 		if n < fieldsMax && p.why == "" {

@@ -62,12 +62,11 @@ func (r *Request) replyWith(c *Command) {
 	r.Reply(c) // a connection writes the frame before it returns
 }
 
-// done gives the request's memory back to be used again, but for its texts. Only
-// who has answered the request, and knows that nobody else will look at it, may
-// call it; nobody has to.
+// done says that whoever answered the request will not look at it again. Nobody
+// has to call it, and only one may.
 func (r *Request) done() {
 	if s := r.served; s != nil {
-		s.release()
+		s.leave()
 	}
 }
 

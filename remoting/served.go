@@ -3,6 +3,7 @@ package remoting
 import (
 	"encoding/binary"
 	"sync"
+	"sync/atomic"
 )
 
 // requestCost is what a request that waits counts besides its texts and its body:
@@ -12,10 +13,11 @@ const requestCost = 1024
 const fieldBytes = 32 // of a Field
 
 // served is a request of a server's connection, with the room for its fields, and
-// what its answer needs: one piece of memory, which is used again if whoever
-// serves the request says that it is done with it.
+// what its answer needs: one piece of memory, which is used again when both the
+// loop and who answered the request have left it.
 type served struct {
 	Request
+	left atomic.Int32
 	peer *peer
 	cost int // that it counts until it is answered
 	room [16]Field
@@ -34,7 +36,9 @@ func (s *served) costs(frame []byte) int {
 
 var servedRequests = sync.Pool{New: func() any { return new(served) }}
 
-func (s *served) release() {
-	*s = served{}
-	servedRequests.Put(s)
+func (s *served) leave() {
+	if s.left.Add(1) == 2 {
+		*s = served{}
+		servedRequests.Put(s)
+	}
 }

@@ -243,11 +243,12 @@ func (p *peer) keepPartial(whole bool) error {
 
 func (p *peer) serve(frame []byte) error {
 	s := servedRequests.Get().(*served)
+	defer s.leave()
 	r := &s.Request
 	if err := parseFrame(frame, &r.Command, s.room[:0]); err != nil {
 		return err
 	}
-	r.Peer = p
+	r.Peer, r.served, s.peer = p, s, p
 	switch {
 	case r.IsResponse():
 		return nil // we never ask
@@ -256,7 +257,7 @@ func (p *peer) serve(frame []byte) error {
 		return nil
 	}
 	cost := s.costs(frame)
-	s.Request.served, s.peer, s.cost = s, p, cost
+	s.cost = cost
 	p.mu.Lock()
 	p.mu.pending += cost
 	pending := p.mu.pending
