@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"math"
 	"os"
 	"strconv"
@@ -141,8 +140,8 @@ func TestTenThousandIdleConnectionsCostAWholeBrokerLittle(t *testing.T) {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}
-	if limit.Max < idleConnections+500 {
-		t.Skipf("the hard limit of file descriptors is %d: %v", limit.Max, errors.New("ten thousand connections need more"))
+	if limit.Max < 2*idleConnections { // a node keeps some of them for its log
+		t.Skipf("the hard limit of file descriptors is %d, and %d connections need more", limit.Max, idleConnections)
 	}
 	r := benchClientsJSON(t, "--idle", strconv.Itoa(idleConnections), "--connections", "4", "--outstanding", "8", "--rate", "400", "--duration", "1500ms", "--rounds", "3", "--warmup", "300ms")
 	if r.Idle == nil || r.Idle.Connections != idleConnections {
