@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"regexp"
 	"runtime/debug"
-	"strconv"
 
 	"github.com/haengine/haengine/remoting"
 	"golang.org/x/sys/unix"
@@ -35,7 +32,7 @@ func measureIdle(ctx context.Context, o *clientsOptions, s *clientsSide, before 
 	if err := mayOpen(o.idle + o.connections + 100); err != nil {
 		return nil, err
 	}
-	anonymous, resident, err := memoryOf(s.pids)
+	anonymous, resident, err := brokerMemory(s.pids)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +66,7 @@ func measureIdle(ctx context.Context, o *clientsOptions, s *clientsSide, before 
 		return nil, err
 	}
 	r := s.result(o)
-	anonymousAfter, residentAfter, err := memoryOf(s.pids)
+	anonymousAfter, residentAfter, err := brokerMemory(s.pids)
 	return &clientsIdle{
 		Connections: o.idle, Growth: anonymousAfter - anonymous, GrowthResident: residentAfter - resident,
 		P50Before: before.P50, P50: r.P50, P99Before: before.P99, P99: r.P99, RateBefore: before.MessagesPerSecond, Rate: r.MessagesPerSecond,
@@ -89,27 +86,15 @@ func mayOpen(n int) error {
 	return nil
 }
 
-var memoryLine = regexp.MustCompile(`(?m)^(RssAnon|VmRSS):\s*(\d+) kB$`)
-
-// memoryOf is what processes have in memory: what belongs to no file, and all.
-func memoryOf(pids []int) (anonymous, resident int64, err error) {
+// brokerMemory is what processes have in memory: what belongs to no file, and all.
+func brokerMemory(pids []int) (anonymous, resident int64, err error) {
 	for _, pid := range pids {
-		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		if err != nil {
-			return 0, 0, fmt.Errorf("memory of process %d: %w", pid, err)
+		m := memoryOf(pid)
+		if m == nil {
+			return 0, 0, fmt.Errorf("memory of process %d: it is gone, or /proc/%d/smaps_rollup is not for us to read", pid, pid)
 		}
-		found := memoryLine.FindAllSubmatch(status, -1)
-		if len(found) != 2 {
-			return 0, 0, errors.New("this kernel does not tell a process's RssAnon and VmRSS")
-		}
-		for _, f := range found {
-			kb, _ := strconv.ParseInt(string(f[2]), 10, 64)
-			if string(f[1]) == "VmRSS" {
-				resident += kb << 10
-			} else {
-				anonymous += kb << 10
-			}
-		}
+		anonymous += m.Anonymous
+		resident += m.Anonymous + m.Mapped
 	}
 	return anonymous, resident, nil
 }
