@@ -49,7 +49,10 @@ func frameBytes(head []byte, bytesMax int) (int, error) {
 // fields are copies; its body is a part of the frame, nil if there is none. The
 // error is a *RefusalError. Names and values share one string: who keeps one for
 // long should clone it.
-func ParseFrame(frame []byte, c *Command) error {
+func ParseFrame(frame []byte, c *Command) error { return parseFrame(frame, c, nil) }
+
+// parseFrame is ParseFrame that puts fields into room, as far as they fit.
+func parseFrame(frame []byte, c *Command, room Ext) error {
 	if len(frame) < frameHead {
 		return refuse(FrameTooShort, "%d bytes are no frame", len(frame))
 	}
@@ -64,9 +67,9 @@ func ParseFrame(frame []byte, c *Command) error {
 	word := binary.BigEndian.Uint32(frame[4:])
 	end := frameHead + int(word&0xFFFFFF)
 	if word>>24 == typeBinary {
-		err = parseBinaryHeader(frame[frameHead:end], c)
+		err = parseBinaryHeader(frame[frameHead:end], c, room)
 	} else {
-		err = parseJSONHeader(frame[frameHead:end], c)
+		err = parseJSONHeader(frame[frameHead:end], c, room)
 	}
 	if err != nil {
 		return err
@@ -146,12 +149,24 @@ func AppendFrame(dst []byte, c *Command) []byte {
 
 const jsonHexDigits = "0123456789abcdef"
 
+// plainJSON tells the bytes that stand for themselves in a text in quotes.
+var plainJSON = func() (plain [256]bool) {
+	for b := ' '; b < utf8.RuneSelf; b++ {
+		plain[b] = b != '"' && b != '\\'
+	}
+	return plain
+}()
+
 // appendJSONText appends s in quotes.
 func appendJSONText(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	from := 0
 	for i := 0; i < len(s); {
 		b := s[i]
+		if plainJSON[b] {
+			i++
+			continue
+		}
 		if b >= utf8.RuneSelf {
 			r, n := utf8.DecodeRuneInString(s[i:])
 			if r == utf8.RuneError && n == 1 {
@@ -160,10 +175,6 @@ func appendJSONText(dst []byte, s string) []byte {
 				from = i + 1
 			}
 			i += n
-			continue
-		}
-		if b >= ' ' && b != '"' && b != '\\' {
-			i++
 			continue
 		}
 		dst = append(dst, s[from:i]...)

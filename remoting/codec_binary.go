@@ -24,7 +24,9 @@ var languages = []string{
 //	17      r      remark
 //	17 + r  4      ext bytes e
 //	21 + r  e      fields: int16 name bytes, name, int32 value bytes, value
-func parseBinaryHeader(header []byte, c *Command) error {
+//
+// Fields are put into room as far as they fit.
+func parseBinaryHeader(header []byte, c *Command, room Ext) error {
 	text := string(header)
 	b := binaryText{s: text}
 	c.Code = int32(int16(b.word(2, "code")))
@@ -44,7 +46,10 @@ func parseBinaryHeader(header []byte, c *Command) error {
 			return refuse(HeaderFields, "more than %d fields", fieldsMax)
 		}
 		if c.Ext == nil {
-			c.Ext = make(Ext, 0, 16)
+			c.Ext = room[:0]
+			if cap(c.Ext) == 0 {
+				c.Ext = make(Ext, 0, 16)
+			}
 		}
 		name := b.text(2, "field name")
 		c.Ext = append(c.Ext, Field{name, b.text(4, "field value")})

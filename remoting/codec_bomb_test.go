@@ -25,7 +25,7 @@ func TestNoHeaderCostsMoreThanItsLength(t *testing.T) {
 	} {
 		began := time.Now()
 		var c Command
-		_ = parseJSONHeader([]byte(header), &c) // whether it is refused is another matter
+		_ = parseJSONHeader([]byte(header), &c, nil) // whether it is refused is another matter
 		if took := time.Since(began); took > 3*time.Second {
 			t.Errorf("%s: %v for %d bytes", name, took, len(header))
 		}

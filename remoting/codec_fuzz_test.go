@@ -18,7 +18,7 @@ func FuzzJSONHeader(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, header []byte) {
 		var c Command
-		err := parseJSONHeader(header, &c)
+		err := parseJSONHeader(header, &c, nil)
 		var want struct {
 			Code, Version, Opaque, Flag int32
 			Language, Remark            string
@@ -66,7 +66,7 @@ func FuzzBinaryHeader(f *testing.F) {
 			return
 		}
 		var c Command
-		if err := parseBinaryHeader(header, &c); err != nil {
+		if err := parseBinaryHeader(header, &c, nil); err != nil {
 			if !errors.Is(err, ErrRefused) {
 				t.Fatalf("%x: %v", header, err)
 			}

@@ -10,7 +10,8 @@ import (
 // parseJSONHeader reads a header by hand: names in any order, the last of one
 // name counts, unknown ones are skipped with all that is in them. As fastjson
 // does, it takes numbers in quotes, null for nothing, and any value for a text.
-func parseJSONHeader(header []byte, c *Command) error {
+// Fields are put into room as far as they fit.
+func parseJSONHeader(header []byte, c *Command, room Ext) error {
 	text := string(header)
 	if !utf8.ValidString(text) {
 		text = strings.ToValidUTF8(text, "\uFFFD")
@@ -37,6 +38,9 @@ func parseJSONHeader(header []byte, c *Command) error {
 		case "remark":
 			c.Remark = p.text()
 		case "extFields":
+			if c.Ext == nil {
+				c.Ext = room
+			}
 			c.Ext = p.fields(c.Ext)
 		default:
 			p.skip(0)
@@ -131,12 +135,18 @@ func (p *jsonText) fields(before Ext) Ext {
 	}
 	p.at++
 	x := before[:0]
-	if x == nil {
+	if cap(x) == 0 {
 		// A field has four quotes, so that this is the right size for most headers.
 		ahead := p.s[p.at:min(len(p.s), p.at+fieldsAhead)]
 		x = make(Ext, 0, min(strings.Count(ahead, `"`)/4+1, 64))
 	}
 	for n := 0; ; n++ {
+		if n < fieldsMax && p.why == "" {
+			if f, ok := p.pair(n); ok {
+				x = append(x, f)
+				continue
+			}
+		}
 		name, more := p.member(n)
 		if !more {
 			return x
@@ -155,6 +165,47 @@ func (p *jsonText) fields(before Ext) Ext {
 	}
 }
 
+// pair reads a field as nearly all are, two texts without an escape or a space
+// between them, and the comma before it. If it is not one, nothing is read.
+func (p *jsonText) pair(n int) (f Field, ok bool) {
+	s := p.s[p.at:]
+	if n > 0 {
+		if s == "" || s[0] != ',' {
+			return f, false
+		}
+		s = s[1:]
+	}
+	colon := plainEnd(s)
+	if colon == 0 || colon == len(s) || s[colon] != ':' {
+		return f, false
+	}
+	value := s[colon+1:]
+	end := plainEnd(value)
+	if end == 0 {
+		return f, false
+	}
+	p.at = len(p.s) - len(value) + end
+	return Field{s[1 : colon-1], value[1 : end-1]}, true
+}
+
+// plainEnd is the length of the text in quotes that s begins with, 0 if there is
+// none or something in it is escaped. Names and values are short: a loop is
+// faster than a search for each of the two bytes.
+func plainEnd(s string) int {
+	if s == "" || s[0] != '"' {
+		return 0
+	}
+	for i := 1; i < len(s); i++ {
+		switch s[i] {
+		case '"':
+			return i + 1
+		case '\\':
+			return 0
+		}
+	}
+	return 0
+}
+
 // text reads a text; whatever else is there is taken as it is written.
 func (p *jsonText) text() string {
 	if p.peek() == '"' {
@@ -169,6 +220,18 @@ func (p *jsonText) text() string {
 
 // number reads an int32.
 func (p *jsonText) number(name string) int32 {
+	// Digits and what ends them, as nearly all are.
+	for i, plain := p.at, int32(0); i < len(p.s) && i < p.at+10; i++ {
+		b := p.s[i]
+		if (b == ',' || b == '}') && i > p.at {
+			p.at = i
+			return plain
+		}
+		if b -= '0'; b > 9 {
+			break
+		}
+		plain = plain*10 + int32(b)
+	}
 	text := p.text()
 	if text == "" {
 		return 0 // null
@@ -242,6 +305,10 @@ func isWord(b byte) bool {
 // quoted reads a text in quotes. It is a part of the header unless something in
 // it is escaped.
 func (p *jsonText) quoted() string {
+	if n := plainEnd(p.s[p.at:]); n > 0 && p.why == "" {
+		p.at += n
+		return p.s[p.at-n+1 : p.at-1]
+	}
 	from := p.at + 1
 	escaped := p.skipQuoted()
 	if p.why != "" {
@@ -255,42 +322,38 @@ func (p *jsonText) quoted() string {
 }
 
 // skipQuoted passes over a text in quotes and tells whether something in it is
-// escaped. The next quote is looked for once only: between here and there may be
-// millions of escapes.
+// escaped.
 func (p *jsonText) skipQuoted() (escaped bool) {
 	if p.need('"'); p.why != "" {
 		return false
 	}
-	for quote := -1; ; {
-		if quote < p.at {
-			i := strings.IndexByte(p.s[p.at:], '"')
-			if i < 0 {
-				p.fail("a text does not end")
-				return escaped
-			}
-			quote = p.at + i
-		}
-		slash := strings.IndexByte(p.s[p.at:quote], '\\')
-		if slash < 0 {
-			p.at = quote + 1
+	for i := p.at; i < len(p.s); i++ {
+		switch p.s[i] {
+		case '"':
+			p.at = i + 1
 			return escaped
+		case '\\':
+			escaped = true
+			i++
 		}
-		escaped = true
-		p.at += slash + 2 // at most one past the quote, if that is what is escaped
 	}
+	p.fail("a text does not end")
+	return escaped
 }
 
 // unescape returns raw, which ends in no half escape, with its escapes replaced.
 func (p *jsonText) unescape(raw string) string {
 	var b strings.Builder
-	b.Grow(len(raw))
+	b.Grow(max(len(raw)-5*strings.Count(raw, `\u`), 0)) // enough if they are of ASCII
 	for {
-		i := strings.IndexByte(raw, '\\')
-		if i < 0 {
-			b.WriteString(raw)
-			return b.String()
+		i := 0
+		for i < len(raw) && raw[i] != '\\' {
+			i++
 		}
 		b.WriteString(raw[:i])
+		if i == len(raw) {
+			return b.String()
+		}
 		e := raw[i+1]
 		raw = raw[i+2:]
 		switch e {
@@ -313,6 +376,10 @@ func (p *jsonText) unescape(raw string) string {
 				return ""
 			}
 			raw = raw[4:]
+			if r < utf8.RuneSelf { // as what separates properties
+				b.WriteByte(byte(r))
+				continue
+			}
 			if utf16.IsSurrogate(r) {
 				low, ok := rune(0), false
 				if strings.HasPrefix(raw, `\u`) {

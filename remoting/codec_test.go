@@ -66,6 +66,7 @@ func TestJSONHeaders(t *testing.T) {
 		{"fields that are no texts", `{"extFields":{"a":1,"b":true,"c":{"d":[1]},"e":-0.5}}`, Command{Ext: ext("a", "1", "b", "true", "c", `{"d":[1]}`, "e", "-0.5")}},
 		{"numbers in quotes", `{"code":"34","opaque":"-1"}`, Command{Code: 34, Opaque: -1}},
 		{"escapes", `{"remark":"\"\\\/\b\f\n\r\t\u0001\u00e9\u20ac\uD83D\uDE00"}`, Command{Remark: "\"\\/\b\f\n\r\t\x01é€😀"}},
+		{"what only looks like an escape", `{"remark":"\\u","language":"\\u0041\\"}`, Command{Remark: `\u`, Language: `\u0041\`}},
 		{"half surrogates", `{"remark":"\ud83d|\ude00|\ud83d\ud83d\ude00|\ud83d\u0041"}`, Command{Remark: "\uFFFD|\uFFFD|\uFFFD😀|\uFFFDA"}},
 		{"escaped name", `{"c\u006fde":5}`, Command{Code: 5}},
 		{"control characters as they are", "{\"remark\":\"a\x01b\nc\"}", Command{Remark: "a\x01b\nc"}},

@@ -3,6 +3,7 @@ package remoting
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 )
 
@@ -25,8 +26,10 @@ type Peer interface {
 type Request struct {
 	Command
 	Peer  Peer
-	reply func(c *Command)
+	reply func(c *Command) // nil: served answers
 	over  atomic.Bool
+
+	served *served // of a server's connection; nil: another's
 }
 
 // NewRequest makes a request that is answered by a call of reply, once at most.
@@ -42,7 +45,29 @@ func (r *Request) Reply(c *Command) {
 		return
 	}
 	c.Opaque, c.Flag, c.Version, c.Language = r.Opaque, FlagResponse, Version, "GO"
+	if s := r.served; s != nil {
+		s.peer.send(c, s.cost)
+		return
+	}
 	r.reply(c)
+}
+
+// replyWith is Reply with a command that stays the caller's.
+func (r *Request) replyWith(c *Command) {
+	if r.served == nil {
+		kept := *c
+		kept.Ext = slices.Clone(c.Ext)
+		c = &kept
+	}
+	r.Reply(c) // a connection writes the frame before it returns
+}
+
+// done says that whoever answered the request will not look at it again. Nobody
+// has to call it, and only one may.
+func (r *Request) done() {
+	if s := r.served; s != nil {
+		s.leave()
+	}
 }
 
 // ReplyCode answers with a code and, if it is not Success, a reason.

@@ -44,12 +44,13 @@ type SendsOptions struct {
 //
 // A send that finds too many others under way is answered with SystemBusy.
 type Sends struct {
-	o     SendsOptions
-	sends *pendings
-	about Ext // what every answer says of the broker; nobody appends to it
-	backs chan *Request
-	stop  context.CancelFunc
-	done  sync.WaitGroup
+	o      SendsOptions
+	sends  *pendings
+	about  Ext        // what every answer says of the broker; nobody appends to it
+	answer sendAnswer // of the goroutine that answers
+	backs  chan *Request
+	stop   context.CancelFunc
+	done   sync.WaitGroup
 
 	messages atomic.Int64 // that were stored
 	refusals atomic.Int64 // requests that were not

@@ -28,7 +28,8 @@ func codeOf(s engine.PutStatus) int32 {
 	return SystemError // CREATE_MAPPED_FILE_FAILED, IN_SYNC_REPLICAS_NOT_ENOUGH, UNKNOWN_ERROR
 }
 
-// sendAnswer is an answer with the room for its fields: one allocation.
+// sendAnswer is an answer with the room for its fields. One is enough for all: a
+// single goroutine answers, and what it answers with is written at once.
 type sendAnswer struct {
 	Command
 	fields [6]Field
@@ -42,8 +43,8 @@ func (s *Sends) stored(w *pendingSend, r engine.PutResult, err error) {
 		s.storedBack(w, r, err)
 		return
 	}
-	a := &sendAnswer{}
-	a.Code = codeOf(r.Status)
+	a := &s.answer
+	a.Command = Command{Code: codeOf(r.Status)}
 	if err != nil {
 		a.Remark = err.Error()
 	}
@@ -53,7 +54,8 @@ func (s *Sends) stored(w *pendingSend, r engine.PutResult, err error) {
 		a.Ext = append(a.Ext, Field{"transactionId", w.unique})
 	}
 	a.Ext = append(a.Ext, s.about...)
-	w.r.Reply(&a.Command)
+	w.r.replyWith(&a.Command)
+	w.r.done()
 }
 
 // storedText gives the three required fields as pieces of one string.

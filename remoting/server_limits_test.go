@@ -148,8 +148,8 @@ func TestRequestsThatWaitAreBounded(t *testing.T) {
 	if a := ask(t, c, &Command{Code: 2}); a.Code != SystemBusy || !strings.HasPrefix(a.Remark, "[OVERLOAD]") {
 		t.Errorf("answer %+v", a)
 	}
-	if n := held.Load(); n < 64 || n > 128 {
-		t.Errorf("%d requests wait, want about 100", n)
+	if n := held.Load(); n < 40 || n > 64 {
+		t.Errorf("%d requests wait, want about 56", n)
 	}
 	if n := s.Count(RequestsTooMany); n != 1001-int64(held.Load()) {
 		t.Errorf("counted %d refusals beside %d that wait", n, held.Load())

@@ -17,7 +17,7 @@ type ServerOptions struct {
 
 	FrameBytes   int   // longest frame, length word included; 0: FrameBytesMax
 	PartialBytes int64 // of frames that are not whole yet, over all connections; 0: 256 MiB
-	PendingIn    int   // bytes of requests of one connection that wait for their answers, each counting 512 more; 0: 32 MiB
+	PendingIn    int   // memory of requests of one connection that wait for their answers, 1 KiB and more each; 0: 32 MiB
 	PendingOut   int   // bytes of answers of one connection that its peer has not read; 0: 32 MiB
 	Connections  int   // at most; 0: 65536, and no more than three quarters of the descriptors that the process may have
 

@@ -10,10 +10,6 @@ import (
 	"github.com/panjf2000/gnet/v2"
 )
 
-// requestCost is what a request that waits counts besides its bytes, so that a
-// flood of tiny ones is bounded, too.
-const requestCost = 512
-
 // goAwayVersion is the last version that does not know GO_AWAY (V5_3_1).
 const goAwayVersion = 475
 
@@ -246,10 +242,13 @@ func (p *peer) keepPartial(whole bool) error {
 }
 
 func (p *peer) serve(frame []byte) error {
-	r := &Request{Peer: p}
-	if err := ParseFrame(frame, &r.Command); err != nil {
+	s := servedRequests.Get().(*served)
+	defer s.leave()
+	r := &s.Request
+	if err := parseFrame(frame, &r.Command, s.room[:0]); err != nil {
 		return err
 	}
+	r.Peer, r.served, s.peer = p, s, p
 	switch {
 	case r.IsResponse():
 		return nil // we never ask
@@ -257,8 +256,8 @@ func (p *peer) serve(frame []byte) error {
 		p.guarded(r)
 		return nil
 	}
-	cost := len(frame) + requestCost
-	r.reply = func(c *Command) { p.send(c, cost) }
+	cost := s.costs(frame)
+	s.cost = cost
 	p.mu.Lock()
 	p.mu.pending += cost
 	pending := p.mu.pending

@@ -82,6 +82,7 @@ func newBench() *cobra.Command {
 		Example: "  haengine bench sync --producers 1\n" +
 			"  haengine bench sync --producers 64 --size 1KiB --json\n" +
 			"  haengine bench catchup --bytes 1GiB\n" +
+			"  haengine bench clients\n" +
 			"  haengine bench limit",
 	}
 	asGroup(cmd)
@@ -93,7 +94,7 @@ func newBench() *cobra.Command {
 	} {
 		cmd.AddCommand(newBenchVerb(b))
 	}
-	cmd.AddCommand(newBenchPeer())
+	cmd.AddCommand(newBenchClients(), newBenchPeer())
 	addGrowthBenches(cmd)
 	return cmd
 }

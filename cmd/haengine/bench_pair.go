@@ -143,21 +143,29 @@ func cpuTime(c *child) time.Duration {
 	if c == nil {
 		return used
 	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.cmd.Process.Pid))
-	if err != nil {
-		return used
+	of, _ := cpuTimes([]int{c.cmd.Process.Pid})
+	return used + of
+}
+
+// cpuTimes is what other processes have used.
+func cpuTimes(pids []int) (used time.Duration, err error) {
+	for _, pid := range pids {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return used, fmt.Errorf("CPU time of process %d: %w", pid, err)
+		}
+		// The name in parentheses may hold anything; the fields behind it are 3, 4, …
+		rest := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+		const utime, stime = 14 - 3, 15 - 3
+		if len(rest) <= stime {
+			return used, fmt.Errorf("CPU time of process %d: %d fields in its stat", pid, len(rest))
+		}
+		for _, i := range []int{utime, stime} {
+			ticks, _ := strconv.ParseInt(string(rest[i]), 10, 64)
+			used += time.Duration(ticks) * time.Second / ticksPerSecond
+		}
 	}
-	// The name in parentheses may hold anything; the fields behind it are 3, 4, …
-	rest := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	const utime, stime = 14 - 3, 15 - 3
-	if len(rest) <= stime {
-		return used
-	}
-	for _, i := range []int{utime, stime} {
-		ticks, _ := strconv.ParseInt(string(rest[i]), 10, 64)
-		used += time.Duration(ticks) * time.Second / ticksPerSecond
-	}
-	return used
+	return used, nil
 }
 
 func medianOf[T any](list []T, value func(T) float64) float64 {
