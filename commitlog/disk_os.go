@@ -199,6 +199,7 @@ type osFile struct {
 	fallocate  fallocate
 	mapped     []byte
 	allocation Allocation
+	sparse     bool // nothing is read ahead: see NextData
 }
 
 // retryPath runs a system call again while a signal interrupts it, and names
@@ -345,7 +346,15 @@ func (f *osFile) NextData(off int64) (int64, error) {
 	if err != nil || off >= size {
 		return size, err
 	}
-	// The kernel sees pages that a mapping has dirtied, too.
+	if !f.sparse {
+		// The kernel counts as data what is in memory: pages that a mapping has
+		// dirtied, which has to be so, and those that it has read ahead, with
+		// which a search would read all of a segment that was reserved and never
+		// written. The latter are dropped, and no more come.
+		_ = unix.Fadvise(f.fd, off, 0, unix.FADV_DONTNEED)
+		_ = unix.Fadvise(f.fd, 0, 0, unix.FADV_RANDOM)
+		f.sparse = true
+	}
 	next, err := unix.Seek(f.fd, off, unix.SEEK_DATA)
 	switch {
 	case errors.Is(err, unix.ENXIO):

@@ -127,7 +127,8 @@ type File interface {
 	Rewrite(off, n int64) error
 
 	// NextData returns the first position at or after off that may hold
-	// something other than zeros, or the file's size if there is none.
+	// something other than zeros, or the file's size if there is none. The file
+	// is not read ahead any more.
 	NextData(off int64) (int64, error)
 
 	// Sync makes the bytes and the length durable (fdatasync). After an error

@@ -202,53 +202,58 @@ func (f *segmentFile) allZero(disk Disk) (bool, error) {
 	return at < 0, err
 }
 
+// searchBytes is how much is read at a time in search of a byte that is not
+// zero, up to a multiple of it: with half of a page read, the kernel would count
+// the other half as data.
+const searchBytes = 64 << 10
+
 // firstNonZero finds the first byte at or after from that is not zero, or
 // returns -1.
 func firstNonZero(file File, from int64) (int64, error) {
-	buf := make([]byte, 64<<10)
-	for {
-		at, err := file.NextData(from)
-		if err != nil {
-			return 0, err
-		}
-		n, err := file.ReadAt(buf, at)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return 0, err
-		}
-		if n == 0 {
-			return -1, nil
-		}
-		for i, b := range buf[:n] {
-			if b != 0 {
-				return at + int64(i), nil
+	first := int64(-1)
+	err := eachData(file, from, func(at int64, b []byte) bool {
+		for i, c := range b {
+			if c != 0 {
+				first = at + int64(i)
+				return false
 			}
 		}
-		from = at + int64(n)
-	}
+		return true
+	})
+	return first, err
 }
 
 // lastNonZero finds one past the last byte at or after from that is not zero,
 // or returns from.
 func lastNonZero(file File, from int64) (int64, error) {
-	buf := make([]byte, 64<<10)
 	last := from
-	for {
-		at, err := file.NextData(from)
-		if err != nil {
-			return 0, err
-		}
-		n, err := file.ReadAt(buf, at)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return 0, err
-		}
-		if n == 0 {
-			return last, nil
-		}
-		for i := n - 1; i >= 0; i-- {
-			if buf[i] != 0 {
+	err := eachData(file, from, func(at int64, b []byte) bool {
+		for i := len(b) - 1; i >= 0; i-- {
+			if b[i] != 0 {
 				last = at + int64(i) + 1
 				break
 			}
+		}
+		return true
+	})
+	return last, err
+}
+
+// eachData gives what may be something other than zeros, in order, until visit
+// returns false.
+func eachData(file File, from int64, visit func(at int64, b []byte) bool) error {
+	buf := make([]byte, searchBytes)
+	for {
+		at, err := file.NextData(from)
+		if err != nil {
+			return err
+		}
+		n, err := file.ReadAt(buf[:searchBytes-at%searchBytes], at)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if n == 0 || !visit(at, buf[:n]) {
+			return nil
 		}
 		from = at + int64(n)
 	}

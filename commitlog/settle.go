@@ -207,8 +207,9 @@ func (l *Log) settleUnused(r *recovery) error {
 		removed = append(removed, filepath.Base(f.path))
 	}
 	if len(completed)+len(removed) > 0 {
-		l.logger().Warn("segments were made and never used", "dir", l.dir,
-			"completed", strings.Join(completed, ", "), "removed", strings.Join(removed, ", "))
+		// As every crash leaves one, it is no trouble.
+		l.logger().Info("segments that were made ahead and never used: the next one is kept, others are removed", "dir", l.dir,
+			"kept", strings.Join(completed, ", "), "removed", strings.Join(removed, ", "))
 	}
 	return nil
 }
