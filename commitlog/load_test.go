@@ -30,14 +30,14 @@ func TestUnusedNextSegmentsAreCompletedOrRemoved(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				warned := &noted{}
-				o.Logger = warned.logger()
+				told := &noted{infos: true}
+				o.Logger = told.logger()
 				l := mustOpen(t, o)
 				if l.EndOffset() != end {
 					t.Errorf("the log ends at %d, want %d", l.EndOffset(), end)
 				}
-				if n := warned.count("never used"); n != 1 || warned.count("never used", segmentName(2*size)) != 1 {
-					t.Errorf("%d warnings: %s", n, warned.text())
+				if n := told.count("never used"); n != 1 || told.count("never used", segmentName(2*size)) != 1 {
+					t.Errorf("told %d times: %s", n, told.text())
 				}
 				for range 100 {
 					mustPut(t, l, "topic", 0, 1000)

@@ -19,12 +19,17 @@ import (
 
 // noted is a logger that keeps its warnings and errors.
 type noted struct {
+	infos bool // keeps information, too
 	mu    sync.Mutex
 	lines []string
 }
 
 func (n *noted) logger() *slog.Logger {
-	return slog.New(slog.NewTextHandler(n, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	least := slog.LevelWarn
+	if n.infos {
+		least = slog.LevelInfo
+	}
+	return slog.New(slog.NewTextHandler(n, &slog.HandlerOptions{Level: least}))
 }
 
 func (n *noted) Write(b []byte) (int, error) {
