@@ -190,7 +190,7 @@ func put(ctx context.Context, cmd *cobra.Command, c *client.Client, o putOptions
 	defer stop(nil)
 	po := client.ProducerOptions{Group: "haengine-put", Outstanding: o.outstanding, Patience: o.patience}
 	if o.queue >= 0 {
-		po.Queue, po.FixedQueue = o.queue, true
+		po.Queues = []int32{int32(o.queue)}
 	}
 	p, err := c.NewProducer(ctx, o.topic, po)
 	if err != nil {
