@@ -336,7 +336,7 @@ func (w *putter) verdict(interrupted bool, s putSummary, feeding error) error {
 // broker's has held up is not made up for: the rate is the most that is sent. That
 // timers are late is.
 func nextDue(due time.Time, pace time.Duration, now time.Time) time.Time {
-	const late = 50 * time.Millisecond
+	const late = 200 * time.Millisecond
 	if next := due.Add(pace); next.After(now.Add(-late)) {
 		return next
 	}
