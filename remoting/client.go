@@ -16,6 +16,17 @@ import (
 // ErrClosed means that a client's connection is over.
 var ErrClosed = errors.New("remoting client is closed")
 
+// ErrUnsent means that nothing of a request has left: the other side cannot have
+// acted on it.
+var ErrUnsent = errors.New("the request was not sent")
+
+// unsentError is why a request has not left.
+type unsentError struct{ error }
+
+func (e unsentError) Is(target error) bool { return target == ErrUnsent }
+
+func (e unsentError) Unwrap() error { return e.error }
+
 // Client is one connection to a broker or name server. It has one goroutine,
 // which reads. All methods may be called from any goroutine.
 type Client struct {
@@ -55,15 +66,19 @@ func Dial(ctx context.Context, addr string, h Handler) (*Client, error) {
 
 // Call sends a request and waits for its answer, whatever its code is; see
 // Command.Err. Opaque, Flag, and an empty Language and Version are filled in.
-// The error is ctx's, or says why the connection is over: it is also when the
-// request could not be written before ctx's deadline.
+// The error is ctx's, a *RefusalError if the request is too long, or says why the
+// connection is over: it is also when only a part of the request could be written
+// before ctx's deadline. It is ErrUnsent, too, if nothing of the request has left.
 func (c *Client) Call(ctx context.Context, request *Command) (*Command, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, unsentError{fmt.Errorf("code %d at %s: %w", request.Code, c.conn.RemoteAddr(), err)}
+	}
 	answer := make(chan *Command, 1)
 	request.Opaque, request.Flag = c.opaque.Add(1), 0
 	c.mu.Lock()
 	if c.mu.over {
 		defer c.mu.Unlock()
-		return nil, c.mu.err
+		return nil, unsentError{c.mu.err}
 	}
 	c.mu.waiting[request.Opaque] = answer
 	c.mu.Unlock()
@@ -146,17 +161,24 @@ func (c *Client) sendFrame(frame []byte) error { return c.sendBefore(frame, time
 // writeTimeout.
 func (c *Client) sendBefore(frame []byte, deadline time.Time) error {
 	if len(frame) > FrameBytesMax {
-		return refuse(FrameTooLong, "a frame of %d bytes, want at most %d", len(frame), FrameBytesMax)
+		return unsentError{refuse(FrameTooLong, "a frame of %d bytes, want at most %d", len(frame), FrameBytesMax)}
 	}
 	c.write.Lock()
 	defer c.write.Unlock()
-	if most := time.Now().Add(writeTimeout); deadline.IsZero() || most.Before(deadline) {
+	now := time.Now()
+	if !deadline.IsZero() && !now.Before(deadline) { // others were written until now: the connection is well
+		return unsentError{fmt.Errorf("to %s: %w", c.conn.RemoteAddr(), context.DeadlineExceeded)}
+	}
+	if most := now.Add(writeTimeout); deadline.IsZero() || most.Before(deadline) {
 		deadline = most
 	}
 	if err := c.conn.SetWriteDeadline(deadline); err != nil {
-		return c.end(err)
+		return unsentError{c.end(err)}
 	}
-	if _, err := c.conn.Write(frame); err != nil {
+	switch n, err := c.conn.Write(frame); {
+	case err != nil && n == 0:
+		return unsentError{c.end(err)}
+	case err != nil:
 		return c.end(err) // the rest of the frame is missing
 	}
 	return nil

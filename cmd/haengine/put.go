@@ -33,16 +33,17 @@ func newPut() *cobra.Command {
 		Use:   "put --topic T [--file F | -]",
 		Short: "Send lines, or messages that are made up, to a topic",
 		Long: "Sends each line of the standard input, or of a file, as one message, without the end of the\n" +
-			"line. Empty lines are left out, because brokers take no empty messages. With --size or --count and without a file, messages\n" +
-			"are made up: their number in decimal, from 0, padded with spaces.\n\n" +
+			"line. Empty lines are left out, because brokers take no empty messages. With --size, or with\n" +
+			"--count when there is nothing to read, messages are made up: their number in decimal, from 0,\n" +
+			"padded with spaces.\n\n" +
 			"Prints at the end how many messages got which status, and how long they took. The exit code\n" +
 			"is 0 only if all are SEND_OK. FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT and\n" +
 			"SLAVE_NOT_AVAILABLE are stored, but not known to be where they should be: sent again, they\n" +
-			"are there twice. NO_ANSWER may be stored. Nothing else is. A message that is refused for\n" +
-			"itself is left out; when nobody takes messages, put ends.\n\n" +
+			"are there twice. NO_ANSWER and SYSTEM_ERROR may be stored. Nothing else is. A message that is\n" +
+			"refused for itself is left out; when nobody takes messages, put ends.\n\n" +
 			"Each queue has one message on the way, so that messages of one queue are in the order of the\n" +
-			"lines. --queue sends to one queue only, which orders all of them. --outstanding sends more at once,\n" +
-			"in no certain order.",
+			"lines. --queue sends to that queue only: with one broker that orders all of them. --outstanding\n" +
+			"sends more at once, in no certain order.",
 		Example: "  echo hello | haengine put --topic orders\n" +
 			"  haengine put --topic orders --file lines.txt --tag paid --key 4711\n" +
 			"  haengine put --topic orders --count 10000 --size 200 --rate 1000\n" +
@@ -190,7 +191,7 @@ func put(ctx context.Context, cmd *cobra.Command, c *client.Client, o putOptions
 	defer stop(nil)
 	po := client.ProducerOptions{Group: "haengine-put", Outstanding: o.outstanding, Patience: o.patience}
 	if o.queue >= 0 {
-		po.Queue, po.FixedQueue = o.queue, true
+		po.Queues = []int32{int32(o.queue)}
 	}
 	p, err := c.NewProducer(ctx, o.topic, po)
 	if err != nil {
@@ -229,7 +230,7 @@ func (w *putter) feed(ctx context.Context, p *client.Producer, o putOptions, nex
 			if !pauseUntil(ctx, due) {
 				return nil
 			}
-			due = due.Add(pace)
+			due = nextDue(due, pace, time.Now())
 		}
 		var line sourceLine
 		select {
@@ -329,6 +330,17 @@ func (w *putter) verdict(interrupted bool, s putSummary, feeding error) error {
 		return errors.New("interrupted before the end; all that was sent is SEND_OK")
 	}
 	return nil
+}
+
+// nextDue is when the message after the one that was due is sent. What a pause of the
+// broker's has held up is not made up for: the rate is the most that is sent. That
+// timers are late is.
+func nextDue(due time.Time, pace time.Duration, now time.Time) time.Time {
+	const late = 200 * time.Millisecond
+	if next := due.Add(pace); next.After(now.Add(-late)) {
+		return next
+	}
+	return now.Add(pace)
 }
 
 func pauseUntil(ctx context.Context, at time.Time) bool {

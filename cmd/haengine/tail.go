@@ -128,6 +128,17 @@ func tail(ctx context.Context, cmd *cobra.Command, c *client.Client, o tailOptio
 	return err
 }
 
+// messageSource is a client.Reader.
+type messageSource interface {
+	TryNext() (*client.Received, error)
+	Next(ctx context.Context) (*client.Received, error)
+	Consumed(m *client.Received)
+}
+
+// tailPending is how many messages are printed before they are let go of, if there
+// is no pause: they are memory, and a group is told only then that it has them.
+const tailPending = 256
+
 // tailer prints messages. A group's message counts as consumed when it is printed.
 type tailer struct {
 	tailOptions
@@ -138,7 +149,7 @@ type tailer struct {
 	pending             []*client.Received // printed into the buffer, not flushed yet
 }
 
-func (t *tailer) run(ctx context.Context, r *client.Reader) error {
+func (t *tailer) run(ctx context.Context, r messageSource) error {
 	for t.limit == 0 || t.printed < t.limit {
 		m, err := t.next(ctx, r)
 		if errors.Is(err, io.EOF) || ctx.Err() != nil {
@@ -151,13 +162,17 @@ func (t *tailer) run(ctx context.Context, r *client.Reader) error {
 		if _, err := t.out.Write(t.format(m)); err != nil {
 			return err
 		}
-		t.pending = append(t.pending, m)
+		if t.pending = append(t.pending, m); len(t.pending) >= tailPending {
+			if err := t.flush(r); err != nil {
+				return err
+			}
+		}
 	}
 	return t.flush(r)
 }
 
 // next gives the next message. Before it waits, it lets go of what is printed.
-func (t *tailer) next(ctx context.Context, r *client.Reader) (*client.Received, error) {
+func (t *tailer) next(ctx context.Context, r messageSource) (*client.Received, error) {
 	if m, err := r.TryNext(); m != nil || err != nil {
 		return m, err
 	}
@@ -167,7 +182,7 @@ func (t *tailer) next(ctx context.Context, r *client.Reader) (*client.Received, 
 	return r.Next(ctx)
 }
 
-func (t *tailer) flush(r *client.Reader) error {
+func (t *tailer) flush(r messageSource) error {
 	if err := t.out.Flush(); err != nil {
 		return err
 	}

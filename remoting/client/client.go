@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,23 +31,21 @@ type Options struct {
 //
 // RocketMQ: MQClientInstance.
 type Client struct {
-	o     Options
-	stop  chan struct{}
-	ended sync.WaitGroup
-	mu    struct {
+	o      Options
+	names  map[string]bool // Options.NameServers
+	ctx    context.Context // over when the client is closed
+	cancel context.CancelFunc
+	ended  sync.WaitGroup
+	beats  sync.RWMutex // held to read while a heartbeat is under way
+	mu     struct {
 		sync.Mutex
 		closed  bool
 		conns   map[string]*conn
+		links   map[*link]bool     // all that are open
 		named   int                // of the name server that answered last
 		members map[string]*Reader // by group
 		produce map[string]int     // producers by group
 	}
-}
-
-// conn is one address; its lock is held while it is dialled.
-type conn struct {
-	sync.Mutex
-	client *remoting.Client
 }
 
 // New makes a client. It connects when it has to. The caller must Close it.
@@ -64,8 +64,12 @@ func New(o Options) (*Client, error) {
 		host, _ := os.Hostname() // only a name
 		o.ID = fmt.Sprintf("%s@%d#%s", cmp.Or(host, "localhost"), os.Getpid(), rand.Text()[:10])
 	}
-	c := &Client{o: o, stop: make(chan struct{})}
-	c.mu.conns, c.mu.members, c.mu.produce = map[string]*conn{}, map[string]*Reader{}, map[string]int{}
+	c := &Client{o: o, names: map[string]bool{}}
+	for _, addr := range o.NameServers {
+		c.names[addr] = true
+	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.mu.conns, c.mu.links, c.mu.members, c.mu.produce = map[string]*conn{}, map[*link]bool{}, map[string]*Reader{}, map[string]int{}
 	c.ended.Go(c.heartbeats)
 	return c, nil
 }
@@ -78,15 +82,11 @@ func (c *Client) Close() {
 		return
 	}
 	c.mu.closed = true
-	all := c.mu.conns
+	all := slices.Collect(maps.Keys(c.mu.links))
 	c.mu.Unlock()
-	close(c.stop)
-	for _, n := range all {
-		n.Lock()
-		if n.client != nil {
-			n.client.Close()
-		}
-		n.Unlock()
+	c.cancel()
+	for _, l := range all {
+		l.Close()
 	}
 	c.ended.Wait()
 }
@@ -104,6 +104,8 @@ func (e *CallError) Error() string {
 	switch {
 	case errors.As(e.Err, &answer):
 		return fmt.Sprintf("%s at %s: %s: %s", e.What, e.Address, CodeName(answer.Code), answer.Remark)
+	case errors.Is(e.Err, remoting.ErrUnsent):
+		return fmt.Sprintf("%s at %s: not sent: %v", e.What, e.Address, e.Err)
 	case !e.Sent:
 		return fmt.Sprintf("%s: cannot connect to %s: %v", e.What, e.Address, shortDial(e.Err))
 	case errors.Is(e.Err, context.DeadlineExceeded):
@@ -114,15 +116,6 @@ func (e *CallError) Error() string {
 
 // Unwrap is why.
 func (e *CallError) Unwrap() error { return e.Err }
-
-// shortDial takes from a dial's error the address that is said already.
-func shortDial(err error) error {
-	var op *net.OpError
-	if errors.As(err, &op) && op.Err != nil {
-		return op.Err
-	}
-	return err
-}
 
 // codeOf is the code of the answer that err is, -1 if there was none.
 func codeOf(err error) int32 {
@@ -136,70 +129,27 @@ func codeOf(err error) int32 {
 // call asks an address, and waits for so long; 0: Options.Timeout. The error is a
 // *CallError.
 func (c *Client) call(ctx context.Context, addr string, request *remoting.Command, what string, wait time.Duration) (*remoting.Command, error) {
-	n, err := c.connect(ctx, addr)
+	l, err := c.connect(ctx, addr)
 	if err != nil {
 		return nil, &CallError{Address: addr, What: what, Err: err}
 	}
+	defer c.release(l)
 	limited, cancel := context.WithTimeout(ctx, cmp.Or(wait, c.o.Timeout))
 	defer cancel()
-	answer, err := n.Call(limited, request)
+	answer, err := l.Call(limited, request)
 	if err != nil {
-		if ctx.Err() == nil {
-			c.drop(addr, n) // who does not answer may be gone without a word
+		if ctx.Err() == nil && limited.Err() != nil {
+			c.retire(addr, l) // who does not answer may be gone without a word
 		}
-		return nil, &CallError{Address: addr, What: what, Sent: true, Err: err}
+		return nil, &CallError{Address: addr, What: what, Sent: !errors.Is(err, remoting.ErrUnsent), Err: err}
 	}
 	if err := answer.Err(); err != nil {
 		if answer.Code == remoting.GoAway {
-			c.drop(addr, n)
+			c.retire(addr, l) // it goes on to answer what it has taken
 		}
 		return answer, &CallError{Address: addr, What: what, Sent: true, Err: err}
 	}
 	return answer, nil
-}
-
-// connect gives the connection to an address, which it makes if there is none.
-func (c *Client) connect(ctx context.Context, addr string) (*remoting.Client, error) {
-	c.mu.Lock()
-	n := c.mu.conns[addr]
-	if n == nil {
-		n = &conn{}
-		c.mu.conns[addr] = n
-	}
-	c.mu.Unlock()
-	n.Lock()
-	defer n.Unlock()
-	if n.client != nil && n.client.Err() == nil {
-		return n.client, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
-	defer cancel()
-	client, err := remoting.Dial(ctx, addr, remoting.HandlerFunc(c.serve))
-	if err != nil {
-		return nil, err
-	}
-	n.client = client
-	c.mu.Lock()
-	closed := c.mu.closed
-	c.mu.Unlock()
-	if closed {
-		client.Close()
-		return nil, remoting.ErrClosed
-	}
-	return client, nil
-}
-
-// drop ends a connection; the next call makes another.
-func (c *Client) drop(addr string, client *remoting.Client) {
-	c.mu.Lock()
-	n := c.mu.conns[addr]
-	c.mu.Unlock()
-	n.Lock()
-	if n.client == client {
-		n.client = nil
-	}
-	n.Unlock()
-	client.Close()
 }
 
 // askNames asks name servers until one answers with success.

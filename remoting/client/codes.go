@@ -18,7 +18,9 @@ const (
 	SlaveNotAvailable Status = "SLAVE_NOT_AVAILABLE" // no slave in sync to wait for
 )
 
-// What is not, but for NoAnswer. A refusal has the name of its response code.
+// What is not stored, but for NoAnswer. A refusal has the name of its response code;
+// SYSTEM_ERROR may be one that came when the message was stored already, and is not
+// tried again either.
 const (
 	NotSent  Status = "NOT_SENT"  // nobody could take it
 	NoAnswer Status = "NO_ANSWER" // it was sent, and may be stored

@@ -18,14 +18,19 @@
 //	                  │
 //	Producer ─────────┼──▶ masters        one message on the way for each queue
 //	Reader ───────────┴──▶ masters, or slaves while there is no master
-//	                         one goroutine (stint) for each queue, one answer ahead
+//	                         one goroutine (stint) for each queue, two answers ahead
 //
 // # What is certain
 //
-//   - A message is sent again only if it is certain that nobody has stored it.
+//   - A message is sent again only if it is certain that nobody has stored it. What
+//     one request meets, its limit or a broker that goes away, leaves those beside
+//     it on the connection alone.
 //   - Messages of one queue are read in order. A group sees each message at least
 //     once: its offsets are stored after Reader.Consumed, every few seconds and
 //     when a queue or the group is left.
+//   - What waits is bounded: messages on the way by Outstanding or the number of
+//     queues, messages to be read by three answers for each queue, as they are
+//     stored.
 //   - Every request has its time limit, and every error names the address.
 //
 // Not here: transactions, delayed messages, request and reply, SQL92 filters,

@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"compress/zlib"
 	"context"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,6 +25,9 @@ type fakeBroker struct {
 	server *remoting.Server
 	end    int64
 	slave  string // registered beside it; empty: none
+	master string // registered in its place; empty: none
+	queues atomic.Int32
+	silent func(r *remoting.Request) // sees all requests, and none is answered; nil: they are
 	answer func(r *remoting.Request)
 	mu     sync.Mutex
 	calls  map[int32]int
@@ -30,6 +35,7 @@ type fakeBroker struct {
 
 func newFakeBroker(t testing.TB, end int64, answer func(r *remoting.Request)) *fakeBroker {
 	f := &fakeBroker{end: end, answer: answer, calls: map[int32]int{}}
+	f.queues.Store(1)
 	server, err := remoting.Listen("127.0.0.1:0", f, remoting.ServerOptions{Logger: testLogger(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -55,14 +61,18 @@ func (f *fakeBroker) Serve(r *remoting.Request) {
 	f.mu.Lock()
 	f.calls[r.Code]++
 	f.mu.Unlock()
+	if f.silent != nil {
+		f.silent(r)
+		return
+	}
 	switch r.Code {
 	case remoting.CodeGetRouteInfo:
-		nodes := fmt.Sprintf(`0:"%s"`, f.addr())
+		nodes := fmt.Sprintf(`0:"%s"`, cmp.Or(f.master, f.addr()))
 		if f.slave != "" {
 			nodes += fmt.Sprintf(`,1:"%s"`, f.slave)
 		}
 		r.Reply(&remoting.Command{Body: fmt.Appendf(nil, `{"brokerDatas":[{"brokerAddrs":{%s},"brokerName":"b","cluster":"c"}],`+
-			`"queueDatas":[{"brokerName":"b","perm":6,"readQueueNums":1,"writeQueueNums":1}]}`, nodes)})
+			`"queueDatas":[{"brokerName":"b","perm":6,"readQueueNums":%d,"writeQueueNums":%[2]d}]}`, nodes, f.queues.Load())})
 	case remoting.CodeHeartbeat, remoting.CodeUnregisterClient:
 		r.Reply(&remoting.Command{})
 	case remoting.CodeGetMinOffset:
@@ -119,7 +129,7 @@ func TestABusyBrokerIsTriedAgain(t *testing.T) {
 		t.Errorf("%+v %v", s, err)
 	}
 	always := newFakeBroker(t, 0, func(r *remoting.Request) { r.ReplyCode(remoting.SystemBusy, "busy") })
-	if s, err := sendOne(t, always, ProducerOptions{Patience: 100 * time.Millisecond}); err == nil || s.Status != "SYSTEM_BUSY" || s.Tries < 2 {
+	if s, err := sendOne(t, always, ProducerOptions{Patience: time.Second}); err == nil || s.Status != "SYSTEM_BUSY" || s.Tries < 2 {
 		t.Errorf("a broker that stays busy: %+v %v", s, err)
 	}
 }
@@ -220,7 +230,12 @@ func TestBodiesAreDecoded(t *testing.T) {
 		if err != nil || len(all) != 1 {
 			t.Fatal(all, err)
 		}
-		if m := all[0]; len(m.Content) != c.content || c.notDecoded == "" != (m.NotDecoded == "") || !strings.Contains(m.NotDecoded, c.notDecoded) {
+		m := all[0]
+		if m.Content != nil {
+			t.Errorf("flag %#x: inflated before it is taken", c.flag)
+		}
+		m.decode()
+		if len(m.Content) != c.content || c.notDecoded == "" != (m.NotDecoded == "") || !strings.Contains(m.NotDecoded, c.notDecoded) {
 			t.Errorf("flag %#x: %d bytes, %q", c.flag, len(m.Content), m.NotDecoded)
 		}
 	}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -89,15 +90,19 @@ func (c *Client) DescribeGroup(ctx context.Context, group string) (*GroupState, 
 	}
 	g := &GroupState{Group: group}
 	for i := range brokers {
+		var here GroupState
 		err := c.onNode(ctx, &brokers[i], func(addr string) error {
-			if err := c.groupQueues(ctx, addr, g); err != nil {
+			here = GroupState{Group: group} // a node that did not answer to the end leaves nothing
+			if err := c.groupQueues(ctx, addr, &here); err != nil {
 				return err
 			}
-			return c.groupMembers(ctx, addr, g)
+			return c.groupMembers(ctx, addr, &here)
 		})
 		if err != nil {
 			return nil, err
 		}
+		g.Queues, g.Members, g.Topics = append(g.Queues, here.Queues...), append(g.Members, here.Members...), append(g.Topics, here.Topics...)
+		g.Model = cmp.Or(g.Model, here.Model)
 	}
 	if len(g.Queues) == 0 && len(g.Members) == 0 {
 		names, err := c.Groups(ctx)

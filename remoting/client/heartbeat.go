@@ -3,8 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"maps"
-	"slices"
+	"sync"
 	"time"
 
 	"github.com/haengine/haengine/remoting"
@@ -49,31 +48,40 @@ func (c *Client) heartbeats() {
 	defer tick.Stop()
 	for {
 		select {
-		case <-c.stop:
+		case <-c.ctx.Done():
 			return
 		case <-tick.C:
+			c.beatAll()
 		}
-		c.mu.Lock()
-		idle := len(c.mu.members)+len(c.mu.produce) == 0
-		addrs := slices.Collect(maps.Keys(c.mu.conns))
-		c.mu.Unlock()
-		if idle {
-			continue
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), c.o.Timeout)
-		for _, addr := range addrs {
-			if !slices.Contains(c.o.NameServers, addr) {
-				if err := c.beat(ctx, addr); err != nil {
-					c.o.Logger.Debug("heartbeat", "error", err)
-				}
-			}
-		}
-		cancel()
 	}
+}
+
+// beatAll tells all brokers that there is a connection to: at once, so that one that
+// does not answer costs the others nothing. Who is needed otherwise is connected to
+// by those who need it.
+func (c *Client) beatAll() {
+	addrs := c.linked()
+	c.mu.Lock()
+	idle := len(c.mu.members)+len(c.mu.produce) == 0
+	c.mu.Unlock()
+	if idle {
+		return
+	}
+	var all sync.WaitGroup
+	for _, addr := range addrs {
+		all.Go(func() {
+			if err := c.beat(c.ctx, addr); err != nil {
+				c.o.Logger.Debug("heartbeat", "error", err)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // beat tells a broker who is here: producers and members of groups.
 func (c *Client) beat(ctx context.Context, addr string) error {
+	c.beats.RLock()
+	defer c.beats.RUnlock()
 	h := heartbeat{ClientID: c.o.ID, Consumers: []groupHeartbeat{}, Producers: []groupName{}}
 	c.mu.Lock()
 	for group := range c.mu.produce {
@@ -91,27 +99,19 @@ func (c *Client) beat(ctx context.Context, addr string) error {
 	return err
 }
 
-// leave tells brokers that a group is left.
+// leave tells brokers that a group is left, which heartbeats no longer name.
 func (c *Client) leave(ctx context.Context, field, group string) {
-	c.mu.Lock()
-	addrs := slices.Collect(maps.Keys(c.mu.conns))
-	c.mu.Unlock()
+	c.beats.Lock() // those that still named it are over: none comes behind this
+	addrs := c.linked()
+	c.beats.Unlock()
+	var all sync.WaitGroup
 	for _, addr := range addrs {
-		if slices.Contains(c.o.NameServers, addr) {
-			continue
-		}
-		c.mu.Lock()
-		n := c.mu.conns[addr]
-		c.mu.Unlock()
-		n.Lock()
-		client := n.client
-		n.Unlock()
-		if client == nil || client.Err() != nil {
-			continue // it knows of us no more
-		}
-		request := &remoting.Command{Code: remoting.CodeUnregisterClient, Ext: remoting.Ext{{Name: "clientID", Value: c.o.ID}, {Name: field, Value: group}}}
-		if _, err := c.call(ctx, addr, request, "leave group "+group, 0); err != nil {
-			c.o.Logger.Debug("leave", "error", err)
-		}
+		all.Go(func() {
+			request := &remoting.Command{Code: remoting.CodeUnregisterClient, Ext: remoting.Ext{{Name: "clientID", Value: c.o.ID}, {Name: field, Value: group}}}
+			if _, err := c.call(ctx, addr, request, "leave group "+group, 0); err != nil {
+				c.o.Logger.Debug("leave", "error", err)
+			}
+		})
 	}
+	all.Wait()
 }

@@ -27,13 +27,19 @@ func (r *Reader) join(ctx context.Context) error {
 	r.c.mu.members[r.o.Group] = r
 	r.c.mu.Unlock()
 	if err := r.balance(ctx); err != nil {
-		r.c.mu.Lock()
-		delete(r.c.mu.members, r.o.Group)
-		r.c.mu.Unlock()
+		r.leave(context.WithoutCancel(ctx)) // some brokers may have heard of it
 		return fmt.Errorf("join group %s: %w", r.o.Group, err)
 	}
 	r.ended.Go(r.stay)
 	return nil
+}
+
+// leave tells brokers that the reader is a member no more.
+func (r *Reader) leave(ctx context.Context) {
+	r.c.mu.Lock()
+	delete(r.c.mu.members, r.o.Group)
+	r.c.mu.Unlock()
+	r.c.leave(ctx, "consumerGroup", r.o.Group)
 }
 
 // stay shares out queues again when members come and go, and stores offsets.
@@ -187,7 +193,11 @@ func (r *Reader) assign(ctx context.Context, mine map[Queue]bool) error {
 		errs = append(errs, r.store(ctx, s))
 	}
 	for _, q := range fresh {
-		r.begin(q, -1)
+		from := r.o.From
+		if q.Topic != r.o.Topic { // the group's retry topic is its own, and read from its beginning
+			from = First()
+		}
+		r.begin(q, from, -1, nil)
 	}
 	signal(r.ready)
 	return errors.Join(errs...)
@@ -244,7 +254,7 @@ func (r *Reader) told(request *remoting.Request) {
 		if s == nil {
 			continue
 		}
-		r.begin(q, offset)
+		r.begin(q, s.position, offset, s)
 		r.c.o.Logger.Info("an administrator has set the group's offset", "group", r.o.Group, "topic", q.Topic, "queue", q.QueueID, "to_offset", offset)
 	}
 }

@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -23,7 +25,7 @@ type Message struct {
 	Body       []byte
 	Keys       string            // that it is found by, with spaces between
 	Tags       string            // that consumers filter by; one
-	Properties map[string]string // of the sender's own
+	Properties map[string]string // of the sender's own: not KEYS, TAGS, UNIQ_KEY or WAIT
 	Flag       int32             // the sender's own, brokers do not look at it
 }
 
@@ -54,8 +56,12 @@ func (m *Message) properties(unique string) (string, error) {
 		err = cmp.Or(err, add(propertyTags, m.Tags))
 	}
 	err = cmp.Or(err, add(propertyWait, "true"))
-	for name, value := range m.Properties {
-		err = cmp.Or(err, add(name, value))
+	for _, name := range slices.Sorted(maps.Keys(m.Properties)) {
+		switch name {
+		case propertyUnique, propertyKeys, propertyTags, propertyWait: // brokers would take the last of two
+			err = cmp.Or(err, fmt.Errorf("property %s is not the sender's own: keys and tags have fields, and the others are set here", name))
+		}
+		err = cmp.Or(err, add(name, m.Properties[name]))
 	}
 	return b.String(), err
 }
@@ -64,9 +70,8 @@ func (m *Message) properties(unique string) (string, error) {
 // read the time from them (MessageClientIDSetter): address, process, 4 bytes of
 // chance, milliseconds since the month began, counter.
 type uniqueIDs struct {
-	head  [10]byte
-	month time.Time
-	next  atomic.Uint32
+	head [10]byte
+	next atomic.Uint32
 }
 
 func newUniqueIDs() *uniqueIDs {
@@ -74,15 +79,14 @@ func newUniqueIDs() *uniqueIDs {
 	copy(u.head[:4], ownAddress())
 	binary.BigEndian.PutUint16(u.head[4:], uint16(os.Getpid()))
 	_, _ = rand.Read(u.head[6:]) // it does not fail
-	now := time.Now()
-	u.month = time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, now.Location())
 	return u
 }
 
-func (u *uniqueIDs) id() string {
+func (u *uniqueIDs) id(now time.Time) string {
 	var b [16]byte
 	copy(b[:], u.head[:])
-	binary.BigEndian.PutUint32(b[10:], uint32(time.Since(u.month)/time.Millisecond))
+	month := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, now.Location())
+	binary.BigEndian.PutUint32(b[10:], uint32(now.Sub(month)/time.Millisecond))
 	binary.BigEndian.PutUint16(b[14:], uint16(u.next.Add(1)))
 	return fmt.Sprintf("%X", b)
 }
@@ -127,7 +131,7 @@ const (
 // ContentMax is how large an inflated body may become; brokers take bodies of 4 MiB.
 const ContentMax = 64 << 20
 
-// decode fills Content.
+// decode fills Content or NotDecoded.
 func (m *Received) decode() {
 	if m.SysFlag&flagCompressed == 0 {
 		m.Content = m.Body
@@ -172,7 +176,6 @@ func decodeRecords(body []byte, q Queue) ([]*Received, error) {
 		}
 		body = body[rec.Size:]
 		m := &Received{Record: rec, Broker: q.BrokerName, queue: q}
-		m.decode()
 		all = append(all, m)
 	}
 	return all, nil

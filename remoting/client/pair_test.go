@@ -52,7 +52,7 @@ func TestMessagesOfAQueueAreReadAsTheyWereGiven(t *testing.T) {
 func TestAReaderBeginsWhereItIsTold(t *testing.T) {
 	n := openNode(t, engine.Options{}, remoting.BrokerOptions{})
 	c := newClient(t, n.names)
-	one := ProducerOptions{FixedQueue: true}
+	one := ProducerOptions{Queues: []int32{0}}
 	sendAll(t, c, "orders", one, &Message{Body: []byte("a"), Tags: "x", Keys: "k"}, &Message{Body: []byte("b"), Tags: "y"})
 	first := readAll(t, c, ReaderOptions{Topic: "orders"})
 	if key, _ := first[0].Property("KEYS"); key != "k" {
@@ -142,7 +142,7 @@ func TestAGroupGoesOnWhereItWas(t *testing.T) {
 		}
 	}
 	// Of a batch, what is consumed does not come again, and the rest does.
-	sendAll(t, c, "single", ProducerOptions{FixedQueue: true}, numbered(10)...)
+	sendAll(t, c, "single", ProducerOptions{Queues: []int32{0}}, numbered(10)...)
 	ctx := within(t)
 	r, err := c.OpenReader(ctx, ReaderOptions{Topic: "single", Group: "one"})
 	if err != nil {
@@ -281,7 +281,7 @@ func TestMembersShareTheQueues(t *testing.T) {
 func TestAGroupWithoutMembersIsReset(t *testing.T) {
 	n := openNode(t, engine.Options{}, remoting.BrokerOptions{})
 	c := newClient(t, n.names)
-	sendAll(t, c, "orders", ProducerOptions{FixedQueue: true}, numbered(10)...)
+	sendAll(t, c, "orders", ProducerOptions{Queues: []int32{0}}, numbered(10)...)
 	readAll(t, c, ReaderOptions{Topic: "orders", Group: "shop"})
 	for _, want := range []struct {
 		to    Position

@@ -115,7 +115,7 @@ func (c *Client) askOffset(ctx context.Context, addr string, code int32, q Queue
 
 // groupOffset is where a group goes on in a queue; ok is false if it has none.
 func (c *Client) groupOffset(ctx context.Context, addr, group string, q Queue) (offset int64, ok bool, err error) {
-	offset, err = c.askOffset(ctx, addr, remoting.CodeQueryConsumerOffset, q, "offset of group "+group+" in",
+	offset, err = c.askOffset(ctx, addr, remoting.CodeQueryConsumerOffset, q, "offset of group "+group,
 		remoting.Ext{{Name: "consumerGroup", Value: group}, {Name: "setZeroIfNotFound", Value: "false"}})
 	if codeOf(err) == remoting.QueryNotFound {
 		return 0, false, nil

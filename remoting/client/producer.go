@@ -18,8 +18,7 @@ import (
 type ProducerOptions struct {
 	Group       string        // empty: CLIENT_INNER_PRODUCER, which every broker takes
 	Outstanding int           // messages on the way at most; 0: one for each queue
-	Queue       int           // send to this queue only, if above 0 or FixedQueue is set
-	FixedQueue  bool          // Queue counts, 0 too
+	Queues      []int32       // of each broker; they are sent to, and no others; nil: all
 	Patience    time.Duration // how long a message is tried that nobody has taken; 0: 10 s
 	Timeout     time.Duration // for the answer to a message; 0: 10 s
 	QueuesNew   int           // of a topic that its first message makes; 0: 4
@@ -39,43 +38,45 @@ type Sent struct {
 
 // Producer sends to one topic, with several messages on the way at once.
 //
-// Order: with no more messages on the way than the topic has queues (the default),
-// each queue has one at a time, and the messages that go to it are stored there in
-// the order in which they were given. Queues take turns as they are free. With
-// more, nothing is said of the order.
+// Order: unless Outstanding is set, each queue has one message on the way, and the
+// messages that go to it are stored there in the order in which they were given.
+// Queues take turns as they are free. When brokers come or go, what is being tried
+// again then may be stored behind what was given after it. With Outstanding, nothing
+// is said of the order.
 //
-// A message is tried again only if it is certain that nobody has stored it: the
-// connection could not be made, there is no master, or the broker said that it is
-// busy. What was sent and not answered is NoAnswer, and is not sent again.
+// A message is tried again only if it is certain that nobody has stored it: it has
+// not left, or the broker said that it does not take messages now. What was sent
+// and not answered is NoAnswer, and is not sent again.
 //
-// All methods but Close may be called from any goroutine.
+// Any goroutine, but that nothing is started while another one waits in Wait or
+// Settle.
 type Producer struct {
 	c       *Client
 	o       ProducerOptions
 	topic   string
 	ids     *uniqueIDs
 	route   atomic.Pointer[producerRoute]
-	refresh sync.Mutex // one asks for the route
+	looking looking
+	turn    atomic.Uint32
 	work    chan job
+	ctx     context.Context // over when the producer or its client is closed
+	cancel  context.CancelFunc
 	workers sync.WaitGroup
 	pending sync.WaitGroup
 	mu      struct {
 		sync.Mutex
-		ends map[Queue]storedEnd // what was stored last in each queue
+		closed bool
+		ends   map[Queue]storedEnd // what was stored last in each queue
 	}
 }
+
+// ErrProducerClosed means that a message was started after Close.
+var ErrProducerClosed = errors.New("the producer is closed")
 
 // storedEnd is one past the last message that a producer knows to be in a queue.
 type storedEnd struct {
 	address string
 	end     int64
-}
-
-// producerRoute is a route with the queues that a producer uses.
-type producerRoute struct {
-	route  *Route
-	queues []Queue
-	asked  time.Time
 }
 
 type job struct {
@@ -85,10 +86,9 @@ type job struct {
 }
 
 const (
-	routeInterval = 30 * time.Second // RocketMQ's pollNameServerInterval
-	retryLeast    = 20 * time.Millisecond
-	retryMost     = time.Second
-	queuesNew     = 4
+	retryLeast = 20 * time.Millisecond
+	retryMost  = time.Second
+	queuesNew  = 4
 )
 
 // NewProducer makes a producer for a topic, which needs a route: of itself or, if
@@ -102,29 +102,20 @@ func (c *Client) NewProducer(ctx context.Context, topic string, o ProducerOption
 	o.Patience = cmp.Or(o.Patience, 10*time.Second)
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
 	o.QueuesNew = cmp.Or(o.QueuesNew, queuesNew)
-	o.FixedQueue = o.FixedQueue || o.Queue > 0
+	if o.Outstanding < 0 || o.QueuesNew < 0 {
+		return nil, fmt.Errorf("%d messages on the way and %d queues of a new topic: want 0 or more", o.Outstanding, o.QueuesNew)
+	}
 	p := &Producer{c: c, o: o, topic: topic, ids: newUniqueIDs(), work: make(chan job)}
 	p.mu.ends = map[Queue]storedEnd{}
-	end := time.Now().Add(o.Patience)
-	for wait := retryLeast; ; wait = min(2*wait, retryMost) {
-		err := p.look(ctx, 0)
-		if err == nil {
-			break
-		}
-		if errors.Is(err, ErrNoTopic) || !time.Now().Add(wait).Before(end) || !pause(ctx, wait) {
-			return nil, err
-		}
-	}
-	n := o.Outstanding
-	if n == 0 {
-		n = len(p.route.Load().queues)
+	p.ctx, p.cancel = context.WithCancel(c.ctx)
+	if err := p.firstLook(ctx); err != nil {
+		p.cancel()
+		return nil, err
 	}
 	c.mu.Lock()
 	c.mu.produce[o.Group]++
 	c.mu.Unlock()
-	for i := range n {
-		p.workers.Go(func() { p.run(i) })
-	}
+	p.workers.Go(p.keepLooking)
 	return p, nil
 }
 
@@ -148,18 +139,30 @@ func (p *Producer) Send(ctx context.Context, m *Message) (Sent, error) {
 
 // Start sends a message and returns when it is on its way, which it waits for when
 // as many as may be are. When ctx is over, it is not tried again, and the try that
-// is under way comes to its end: what has become of it is known then. done is called once, from a goroutine of the producer's,
-// unless Start fails, which it does only when ctx is over first. The message
-// belongs to the producer until then.
+// is under way comes to its end: what has become of it is known then.
+//
+// done is called once, from a goroutine of the producer's, unless Start fails, which
+// it does only when ctx is over first or the producer is closed. The message belongs
+// to the producer until then.
 func (p *Producer) Start(ctx context.Context, m *Message, done func(Sent, error)) error {
+	p.mu.Lock()
+	if p.mu.closed {
+		p.mu.Unlock()
+		return ErrProducerClosed
+	}
 	p.pending.Add(1)
+	p.mu.Unlock()
+	var err error
 	select {
 	case p.work <- job{ctx, m, done}:
 		return nil
 	case <-ctx.Done():
-		p.pending.Done()
-		return ctx.Err()
+		err = ctx.Err()
+	case <-p.ctx.Done(): // the client was closed before its producers
+		err = ErrProducerClosed
 	}
+	p.pending.Done()
+	return err
 }
 
 // Wait waits until nothing is on the way.
@@ -185,99 +188,58 @@ func (p *Producer) Settle(ctx context.Context) error {
 	return nil
 }
 
-// Close waits until nothing is on the way, and ends the producer.
+// Close waits until nothing is on the way, and ends the producer. What is started
+// afterwards is refused with ErrProducerClosed.
 func (p *Producer) Close() {
+	p.mu.Lock()
+	closed := p.mu.closed
+	p.mu.closed = true
+	p.mu.Unlock()
 	p.pending.Wait()
-	close(p.work)
+	if closed {
+		return
+	}
+	p.cancel()
 	p.workers.Wait()
 	p.c.mu.Lock()
-	if p.c.mu.produce[p.o.Group]--; p.c.mu.produce[p.o.Group] == 0 {
+	p.c.mu.produce[p.o.Group]--
+	last := p.c.mu.produce[p.o.Group] == 0
+	if last {
 		delete(p.c.mu.produce, p.o.Group)
 	}
 	p.c.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), p.c.o.Timeout)
+	if !last { // others of this client's are still in the group
+		return
+	}
+	ctx, cancel := context.WithTimeout(p.c.ctx, p.c.o.Timeout)
 	defer cancel()
 	p.c.leave(ctx, "producerGroup", p.o.Group)
 }
 
+// run sends what is started, one after the other. Of a route that has fewer queues
+// than there were, those that are left have one message on the way each, too.
 func (p *Producer) run(worker int) {
-	for j := range p.work {
-		sent, err := p.send(j.ctx, j.m, worker)
-		j.done(sent, err)
-		p.pending.Done()
-	}
-}
-
-// look asks for the route if the one that is known is older than age.
-func (p *Producer) look(ctx context.Context, age time.Duration) error {
-	p.refresh.Lock()
-	defer p.refresh.Unlock()
-	if r := p.route.Load(); r != nil && time.Since(r.asked) <= age {
-		return nil
-	}
-	route, err := p.c.Route(ctx, p.topic)
-	if errors.Is(err, ErrNoTopic) {
-		if p.route.Load() != nil {
-			return nil // it is being made
+	for {
+		r, work := p.route.Load(), p.work
+		if p.o.Outstanding == 0 && worker >= len(r.queues) {
+			work = nil
 		}
-		route, err = p.templateRoute(ctx, err)
-	}
-	if err != nil {
-		return err
-	}
-	queues := route.Writable()
-	if p.o.FixedQueue {
-		var fixed []Queue
-		for _, q := range queues {
-			if int(q.QueueID) == p.o.Queue {
-				fixed = append(fixed, q)
-			}
-		}
-		if len(fixed) == 0 && len(queues) > 0 {
-			return fmt.Errorf("topic %s has no queue %d that takes messages: it has %d", p.topic, p.o.Queue, len(queues))
-		}
-		queues = fixed
-	}
-	if len(queues) == 0 {
-		return noWritable(route)
-	}
-	p.route.Store(&producerRoute{route, queues, time.Now()})
-	return nil
-}
-
-// templateRoute is the route of a topic that is not there yet: its first message
-// has a broker make it.
-func (p *Producer) templateRoute(ctx context.Context, unknown error) (*Route, error) {
-	route, err := p.c.Route(ctx, remoting.TopicTemplate)
-	if errors.Is(err, ErrNoTopic) {
-		return nil, fmt.Errorf("%w, and no broker makes topics by itself", unknown)
-	}
-	if err != nil {
-		return nil, err
-	}
-	route.Topic = p.topic
-	for i := range route.Queues {
-		q := &route.Queues[i]
-		q.WriteQueues = min(q.WriteQueues, int32(p.o.QueuesNew))
-	}
-	return route, nil
-}
-
-// noWritable says why nobody takes messages of a topic.
-func noWritable(r *Route) error {
-	for i := range r.Queues {
-		b := r.Broker(r.Queues[i].Broker)
-		if b != nil && b.Master() == "" {
-			return fmt.Errorf("topic %s: %w for broker %s: messages are read, and none can be sent until its master is back or a slave is promoted", r.Topic, ErrNoMaster, b)
+		select {
+		case j := <-work:
+			sent, err := p.send(j.ctx, j.m, worker)
+			j.done(sent, err)
+			p.pending.Done()
+		case <-r.replaced:
+		case <-p.ctx.Done():
+			return
 		}
 	}
-	return fmt.Errorf("topic %s has no queue that takes messages (its perm forbids it, or it has none)", r.Topic)
 }
 
 // send tries until somebody has the message, it is certain that nobody takes it,
 // or patience is over.
 func (p *Producer) send(ctx context.Context, m *Message, worker int) (Sent, error) {
-	sent := Sent{Status: NotSent, ID: p.ids.id()}
+	sent := Sent{Status: NotSent, ID: p.ids.id(time.Now())}
 	text, err := m.properties(sent.ID)
 	if err != nil {
 		sent.Status = Status(CodeName(remoting.MessageIllegal))
@@ -285,9 +247,6 @@ func (p *Producer) send(ctx context.Context, m *Message, worker int) (Sent, erro
 	}
 	end := time.Now().Add(p.o.Patience)
 	for wait := retryLeast; ; wait = min(2*wait, retryMost) {
-		if looked := p.look(ctx, routeInterval); looked != nil {
-			p.c.o.Logger.Debug("the route that is known stays", "topic", p.topic, "error", looked)
-		}
 		var again bool
 		if again, err = p.try(ctx, m, text, worker, &sent); !again {
 			return sent, err
@@ -304,6 +263,9 @@ func (p *Producer) send(ctx context.Context, m *Message, worker int) (Sent, erro
 // try sends a message once; again tells that nobody has it and somebody may take it.
 func (p *Producer) try(ctx context.Context, m *Message, properties string, worker int, sent *Sent) (again bool, err error) {
 	r := p.route.Load()
+	if p.o.Outstanding > 0 { // few on the way reach all queues, too
+		worker = int(p.turn.Add(1) - 1)
+	}
 	sent.Queue = r.queues[worker%len(r.queues)]
 	sent.Address = r.route.Broker(sent.Queue.BrokerName).Master()
 	sent.Tries++
@@ -312,10 +274,15 @@ func (p *Producer) try(ctx context.Context, m *Message, properties string, worke
 	answer, err := p.c.call(context.WithoutCancel(ctx), sent.Address, p.command(m, properties, sent.Queue), what, p.o.Timeout)
 	sent.Latency = time.Since(began)
 	var failed *CallError
+	var refused *remoting.RefusalError
 	switch {
 	case err != nil && !errors.As(err, &failed):
 		return false, err
+	case errors.As(err, &refused) && !failed.Sent: // it is longer than a frame may be
+		sent.Status = Status(CodeName(remoting.MessageIllegal))
+		return false, err
 	case err != nil && !failed.Sent:
+		sent.Status = NotSent
 		p.c.o.Logger.Warn("the master cannot be reached; trying again", "address", sent.Address, "error", err)
 		return true, err
 	case answer == nil:

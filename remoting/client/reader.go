@@ -28,8 +28,8 @@ type ReaderOptions struct {
 	// and its offsets are kept by the brokers. Empty: all queues are read, and
 	// nothing is kept.
 	Group string
-	// Follow has the reader wait for messages at the end; without it, it ends where
-	// each queue ended when it was begun.
+	// Follow has the reader wait for messages at the end, and read queues that are
+	// made later; without it, it ends where each queue ended when it was begun.
 	Follow   bool
 	Patience time.Duration // how long a queue may make no progress unless Follow is set; 0: 10 s
 }
@@ -58,7 +58,7 @@ type Reader struct {
 	ended  sync.WaitGroup
 	ready  chan struct{} // capacity 1: a stint has something, or the set of them has changed
 	wake   chan struct{} // capacity 1: balance again
-	since  int64         // the version of its subscription
+	opened time.Time     // its ms are the version of its subscription, too
 
 	mu struct {
 		sync.Mutex
@@ -88,7 +88,7 @@ func (c *Client) OpenReader(ctx context.Context, o ReaderOptions) (*Reader, erro
 	}
 	r := &Reader{
 		c: c, o: o, group: cmp.Or(o.Group, toolsGroup), ready: make(chan struct{}, 1), wake: make(chan struct{}, 1),
-		since: time.Now().UnixMilli(),
+		opened: time.Now(),
 	}
 	r.mu.stints, r.mu.routes, r.mu.refused = map[Queue]*stint{}, map[string]*Route{}, map[string]time.Time{}
 	route, err := c.Route(ctx, o.Topic)
@@ -104,23 +104,40 @@ func (c *Client) OpenReader(ctx context.Context, o ReaderOptions) (*Reader, erro
 		}
 		return r, nil
 	}
-	queues := route.Readable()
-	if o.Queues != nil {
-		queues = slices.DeleteFunc(queues, func(q Queue) bool { return !slices.Contains(o.Queues, q.QueueID) })
-		if len(queues) == 0 {
-			r.cancel()
-			return nil, fmt.Errorf("topic %s has no queue %v that can be read: it has %d", o.Topic, o.Queues, len(route.Readable()))
-		}
-	}
+	queues := r.wants(route)
 	if len(queues) == 0 {
 		r.cancel()
+		if o.Queues != nil {
+			return nil, fmt.Errorf("topic %s has no queue %v that can be read: it has %d", o.Topic, o.Queues, len(route.Readable()))
+		}
 		return nil, fmt.Errorf("topic %s has no queue that can be read (its perm forbids it, or it has none)", o.Topic)
 	}
 	r.mu.joined = true
 	for _, q := range queues {
-		r.begin(q, -1)
+		r.begin(q, r.o.From, -1, nil)
 	}
 	return r, nil
+}
+
+// wants are the queues of a route that a reader without a group reads.
+func (r *Reader) wants(route *Route) []Queue {
+	queues := route.Readable()
+	if r.o.Queues == nil {
+		return queues
+	}
+	return slices.DeleteFunc(queues, func(q Queue) bool { return !slices.Contains(r.o.Queues, q.QueueID) })
+}
+
+// grow begins the queues that a reader without a group has not seen before: what is
+// in them came after it had begun, but for a broker that was away then.
+func (r *Reader) grow(route *Route) {
+	from := r.o.From
+	if from.kind == positionLast || from.kind == positionOffset {
+		from = At(r.opened)
+	}
+	for _, q := range r.wants(route) {
+		r.begin(q, from, -1, nil)
+	}
 }
 
 // Next gives the next message. The error is io.EOF at the end, unless Follow is
@@ -142,6 +159,14 @@ func (r *Reader) Next(ctx context.Context) (*Received, error) {
 // TryNext is Next without waiting: it gives nil if it is not known yet which message
 // is the next.
 func (r *Reader) TryNext() (*Received, error) {
+	m, err := r.take()
+	if m != nil {
+		m.decode() // not before: what waits here may become much larger
+	}
+	return m, err
+}
+
+func (r *Reader) take() (*Received, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var least *stint
@@ -198,38 +223,34 @@ func (r *Reader) Consumed(m *Received) {
 // error says what could not be stored.
 func (r *Reader) Close(ctx context.Context) error {
 	r.mu.Lock()
+	closed := r.mu.closed
 	r.mu.closed = true // nothing begins from here on
 	r.mu.Unlock()
 	r.cancel()
 	r.ended.Wait()
-	if r.o.Group == "" {
+	if r.o.Group == "" || closed {
 		return nil
 	}
 	err := r.commit(ctx, true)
-	r.c.mu.Lock()
-	delete(r.c.mu.members, r.o.Group)
-	r.c.mu.Unlock()
-	r.c.leave(ctx, "consumerGroup", r.o.Group)
+	r.leave(ctx)
 	return err
 }
 
-// begin reads a queue from an offset; -1: from where it is to be begun.
-func (r *Reader) begin(q Queue, from int64) {
-	s := &stint{r: r, queue: q, next: from, consumed: -1, end: -1, batches: make(chan batch, 1)}
-	s.ctx, s.cancel = context.WithCancel(r.ctx)
+// begin reads a queue from an offset; -1: from where the group is or, without one,
+// from a position. It takes the place of another stint, nil being none: if that is
+// not there any more, the queue has been given up or begun again, and nothing is done.
+func (r *Reader) begin(q Queue, position Position, from int64, instead *stint) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mu.closed {
-		s.cancel()
+	if r.mu.closed || r.mu.stints[q] != instead {
 		return
 	}
-	if old := r.mu.stints[q]; old != nil {
-		old.cancel()
+	if instead != nil {
+		instead.cancel()
 	}
-	r.mu.stints[q] = s
-	if from >= 0 {
-		s.consumed = from // an administrator's word is stored even if nothing comes there
-	}
+	s := &stint{r: r, queue: q, position: position, next: from, consumed: from, end: -1, batches: make(chan batch, 1)}
+	s.ctx, s.cancel = context.WithCancel(r.ctx)
+	r.mu.stints[q] = s // with from: an administrator's word is stored even if nothing comes there
 	r.ended.Go(s.run)
 	signal(r.ready)
 }
@@ -274,7 +295,7 @@ func (r *Reader) subscriptions() []subscription {
 		topics = append(topics, retry) // it is there after the first heartbeat
 	}
 	for _, topic := range topics {
-		s := subscription{Topic: topic, Text: "*", Type: "TAG", Version: r.since, Tags: []string{}, Codes: []int32{}}
+		s := subscription{Topic: topic, Text: "*", Type: "TAG", Version: r.opened.UnixMilli(), Tags: []string{}, Codes: []int32{}}
 		if topic == r.o.Topic {
 			s.Text = r.o.Tags
 			for _, tag := range tagsOf(r.o.Tags) {

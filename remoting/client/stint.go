@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -11,16 +10,17 @@ import (
 )
 
 // stint is the reading of one queue, from when a reader gets it until it gives it
-// up. Its goroutine pulls, at most one answer ahead of what the reader has taken.
+// up. Its goroutine pulls, at most two answers ahead of what the reader has taken.
 type stint struct {
 	r      *Reader
 	queue  Queue
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	next    int64 // its goroutine's: where to pull next; -1: not known yet
-	prefer  int64 // the node that the broker suggested
-	batches chan batch
+	position Position // where it begins, unless the group has an offset
+	next     int64    // its goroutine's: where to pull next; -1: not known yet
+	prefer   int64    // the node that the broker suggested
+	batches  chan batch
 
 	// The reader's, under its lock.
 	heads    []*Received
@@ -153,7 +153,7 @@ func (s *stint) step() (progress bool, err error) {
 		return false, err
 	}
 	if s.next < 0 || !s.known {
-		err := s.start(addr)
+		err := s.start(addr, id)
 		s.r.answered(addr, err)
 		return err == nil, err
 	}
@@ -163,6 +163,7 @@ func (s *stint) step() (progress bool, err error) {
 	began := time.Now()
 	answer, err := s.r.c.call(s.ctx, addr, s.request(), fmt.Sprintf("pull from topic %s queue %d", s.queue.Topic, s.queue.QueueID), pullTimeout)
 	s.r.answered(addr, err)
+	s.prefer = 0 // unless the answer says otherwise
 	if answer == nil {
 		return false, err
 	}
@@ -178,16 +179,13 @@ func (s *stint) step() (progress bool, err error) {
 }
 
 // start finds where the queue begins and where it ends now.
-func (s *stint) start(addr string) error {
+func (s *stint) start(addr string, id int64) error {
 	from, err := s.next, error(nil)
 	if from < 0 && s.r.o.Group != "" {
-		var ok bool
-		if from, ok, err = s.r.c.groupOffset(s.ctx, addr, s.r.o.Group, s.queue); err == nil && !ok {
-			from = -1
-		}
+		from, err = s.groupOffset(addr, id)
 	}
 	if err == nil && from < 0 {
-		from, err = s.r.c.resolve(s.ctx, addr, s.queue, s.r.from(s.queue))
+		from, err = s.r.c.resolve(s.ctx, addr, s.queue, s.position)
 	}
 	if err != nil {
 		return err
@@ -204,6 +202,24 @@ func (s *stint) start(addr string) error {
 	return nil
 }
 
+// groupOffset is where the group goes on, -1 if it has no offset. A slave may not
+// have heard of the master's latest, or of none at all: without one the queue would
+// be begun elsewhere, perhaps behind messages that nobody has read. While there is a
+// master, only that is believed to have none.
+func (s *stint) groupOffset(addr string, id int64) (int64, error) {
+	from, ok, err := s.r.c.groupOffset(s.ctx, addr, s.r.o.Group, s.queue)
+	switch {
+	case err != nil:
+		return 0, err
+	case ok:
+		return from, nil
+	case id != 0 && s.r.hasMaster(s.queue):
+		return 0, fmt.Errorf("slave %s knows no offset of group %s in topic %s queue %d, and the master of broker %s does not answer",
+			addr, s.r.o.Group, s.queue.Topic, s.queue.QueueID, s.queue.BrokerName)
+	}
+	return -1, nil
+}
+
 func (s *stint) request() *remoting.Command {
 	text := "*"
 	if s.queue.Topic == s.r.o.Topic {
@@ -217,7 +233,7 @@ func (s *stint) request() *remoting.Command {
 		Code: remoting.CodePullMessage,
 		Ext: ext.WithInt("queueId", int64(s.queue.QueueID)).WithInt("queueOffset", s.next).WithInt("maxMsgNums", pullMessages).
 			WithInt("sysFlag", flagSuspend|flagSubscribed).WithInt("commitOffset", 0).
-			WithInt("suspendTimeoutMillis", int64(pullSuspend/time.Millisecond)).WithInt("subVersion", s.r.since),
+			WithInt("suspendTimeoutMillis", int64(pullSuspend/time.Millisecond)).WithInt("subVersion", s.r.opened.UnixMilli()),
 	}
 }
 
@@ -267,7 +283,7 @@ func (s *stint) moved(next int64, reason string) (progress bool, err error) {
 	s.r.c.o.Logger.Warn("the broker says where to go on", "topic", s.queue.Topic, "queue", s.queue.QueueID, "broker", s.queue.BrokerName,
 		"offset", s.next, "to_offset", next, "reason", reason)
 	if s.r.o.Group != "" { // what was read before counts no more, and the group is there from now on
-		s.r.begin(s.queue, next)
+		s.r.begin(s.queue, s.position, next, s)
 		return true, nil
 	}
 	if next < s.next { // there is nothing up to the end that was asked for
@@ -284,103 +300,5 @@ func (s *stint) give(b batch) {
 	case s.batches <- b:
 		signal(s.r.ready)
 	case <-s.ctx.Done():
-	}
-}
-
-// from is where a queue is begun that the group has no offset of. A group's retry
-// topic is its own, and read from its beginning.
-func (r *Reader) from(q Queue) Position {
-	if q.Topic != r.o.Topic {
-		return First()
-	}
-	return r.o.From
-}
-
-// node chooses where a queue is read: the node that was suggested, the master, or
-// the slave with the smallest id; of those that answered lately if there is one.
-func (r *Reader) node(ctx context.Context, q Queue, prefer int64) (addr string, id int64, err error) {
-	r.refresh(ctx, routeInterval)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	route := r.mu.routes[q.Topic]
-	if route == nil {
-		return "", 0, fmt.Errorf("topic %s: %w", q.Topic, ErrNoTopic)
-	}
-	b := route.Broker(q.BrokerName)
-	if b == nil || len(b.Nodes) == 0 {
-		return "", 0, fmt.Errorf("broker %s is not registered any more", q.BrokerName)
-	}
-	best, bestAddr, found := int64(0), "", false
-	for i, addr := range b.Nodes {
-		better := !found || rank(i, prefer) < rank(best, prefer)
-		if time.Now().Before(r.mu.refused[addr]) {
-			continue
-		}
-		if better {
-			best, bestAddr, found = i, addr, true
-		}
-	}
-	if !found { // all failed lately: the master is asked again
-		if b.Master() != "" {
-			return b.Master(), 0, nil
-		}
-		for i, addr := range b.Nodes {
-			if !found || i < best {
-				best, bestAddr, found = i, addr, true
-			}
-		}
-	}
-	return bestAddr, best, nil
-}
-
-// rank orders a broker's nodes by where to read.
-func rank(id, prefer int64) int64 {
-	if id == prefer {
-		return -1
-	}
-	return id
-}
-
-// answered notes whether an address answers.
-func (r *Reader) answered(addr string, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case err == nil:
-		if _, ok := r.mu.refused[addr]; ok {
-			delete(r.mu.refused, addr)
-			r.c.o.Logger.Info("reading again", "address", addr)
-		}
-	case codeOf(err) < 0 && !errors.Is(err, context.Canceled):
-		if time.Now().After(r.mu.refused[addr]) {
-			r.c.o.Logger.Warn("a broker's node does not answer", "address", addr, "error", err)
-		}
-		r.mu.refused[addr] = time.Now().Add(refusedFor)
-	}
-}
-
-// refresh asks for routes that are older than age. One that cannot be asked for
-// stays.
-func (r *Reader) refresh(ctx context.Context, age time.Duration) {
-	r.mu.Lock()
-	if time.Since(r.mu.asked) < age {
-		r.mu.Unlock()
-		return
-	}
-	r.mu.asked = time.Now()
-	topics := make([]string, 0, len(r.mu.routes))
-	for topic := range r.mu.routes {
-		topics = append(topics, topic)
-	}
-	r.mu.Unlock()
-	for _, topic := range topics {
-		route, err := r.c.Route(ctx, topic)
-		if err != nil {
-			r.c.o.Logger.Debug("the route that is known stays", "topic", topic, "error", err)
-			continue
-		}
-		r.mu.Lock()
-		r.mu.routes[topic] = route
-		r.mu.Unlock()
 	}
 }
