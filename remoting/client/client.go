@@ -198,21 +198,22 @@ func (c *Client) eachName(ctx context.Context, request *remoting.Command, what s
 			return err // it says more than that others are not there
 		}
 	}
-	return &NameServerError{Addresses: c.o.NameServers, Err: errors.Join(errs...)}
+	return &NameServerError{Addresses: c.o.NameServers, Errors: errs}
 }
 
 // NameServerError means that no name server answers.
 type NameServerError struct {
 	Addresses []string
-	Err       error
+	Errors    []error // of each
 }
 
 func (e *NameServerError) Error() string {
-	return fmt.Sprintf("no name server answers at %s: %s", strings.Join(e.Addresses, ", "), strings.ReplaceAll(e.Err.Error(), "\n", "; "))
+	why := strings.ReplaceAll(errors.Join(e.Errors...).Error(), "\n", "; ")
+	return fmt.Sprintf("no name server answers at %s: %s", strings.Join(e.Addresses, ", "), why)
 }
 
-// Unwrap holds the error of each.
-func (e *NameServerError) Unwrap() error { return e.Err }
+// Unwrap is the error of each.
+func (e *NameServerError) Unwrap() []error { return e.Errors }
 
 // serve answers what brokers ask. It runs on the connection's goroutine.
 func (c *Client) serve(r *remoting.Request) {
