@@ -92,7 +92,7 @@ func TestAMessageThatIsTooLongIsNamedAndTheOthersAreStored(t *testing.T) {
 	}
 	o := expect(t, exitFailed, n.at("put", "--topic", "orders", "--file", file, "--queue", "0")...)
 	mustContain(t, o.stdout, "MESSAGE_ILLEGAL      1\n", "SEND_OK              2\n")
-	mustContain(t, o.stderr, "message 2 (5,242,880 bytes)", "at most 4194304")
+	mustContain(t, o.stderr, "line 2 (5,242,880 bytes)", "at most 4194304")
 	if o := expect(t, exitDone, n.at("tail", "--topic", "orders")...); o.stdout != "a\nb\n" {
 		t.Errorf("stored is %q", o.stdout)
 	}
@@ -177,6 +177,7 @@ func TestWrongCommandLinesOfClientsAreExplained(t *testing.T) {
 		{exitUsage, "--namesrv: \"x\"", []string{"put", "--topic", "T", "--namesrv", "x"}},
 		{exitUsage, "--file or - reads them: not both", []string{"put", "--topic", "T", "--file", "-", "--size", "1"}},
 		{exitUsage, "--outstanding -1", []string{"put", "--topic", "T", "--outstanding", "-1"}},
+		{exitUsage, "is never found", []string{"put", "--topic", "T", "--tag", "a||b"}},
 		{exitUsage, "--tag: the bytes 1 and 2", []string{"put", "--topic", "T", "--tag", "\x01"}},
 		{exitUsage, `"y" is not expected`, []string{"put", "--topic", "T", "y"}},
 		{exitUsage, "--from: \"x\"", []string{"tail", "--topic", "T", "--from", "x"}},
