@@ -50,7 +50,7 @@ func newPut() *cobra.Command {
 				o.file = "-"
 				return nil
 			}
-			return noArgs(cmd, args)
+			return topicIsAFlag(&o.topic)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.check(cmd); err != nil {

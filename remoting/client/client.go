@@ -103,7 +103,11 @@ func (e *CallError) Error() string {
 	var answer *remoting.ResponseError
 	switch {
 	case errors.As(e.Err, &answer):
-		return fmt.Sprintf("%s at %s: %s: %s", e.What, e.Address, CodeName(answer.Code), answer.Remark)
+		why := strings.TrimSpace(answer.Remark)
+		if name := CodeName(answer.Code); !strings.Contains(why, name) {
+			why = name + ": " + why
+		}
+		return fmt.Sprintf("%s at %s: %s", e.What, e.Address, why)
 	case errors.Is(e.Err, remoting.ErrUnsent):
 		return fmt.Sprintf("%s at %s: not sent: %v", e.What, e.Address, e.Err)
 	case !e.Sent:
