@@ -65,7 +65,8 @@ type putter struct {
 		statuses     map[string]int64
 		began, ended time.Time // of the first message and of the last outcome
 		answered     time.Time // when a broker last said what it has done
-		first        error
+		first        error     // of the first line of those that failed
+		firstLine    int64
 		failures     []putFailure
 	}
 }
@@ -104,8 +105,8 @@ func (w *putter) done(line int64, bytes int, s client.Sent, err error) {
 		return
 	}
 	err = fmt.Errorf("%s %d (%s): %w", w.noun(), line, plural(int64(bytes), "byte"), err)
-	if w.mu.first == nil {
-		w.mu.first = err
+	if w.mu.first == nil || line < w.mu.firstLine {
+		w.mu.first, w.mu.firstLine = err, line
 	}
 	if len(w.mu.failures) < failuresMax {
 		w.mu.failures = append(w.mu.failures, putFailure{line, s.Status})

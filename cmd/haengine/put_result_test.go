@@ -116,6 +116,10 @@ func TestPutEndsWhenNobodyAnswersForItsPatience(t *testing.T) {
 	mustContain(t, o.stderr, "ended early, after message ")
 }
 
+func TestShellsAreNotToldOfFilesForATopic(t *testing.T) {
+	mustContain(t, expect(t, exitDone, "__complete", "put", "--topic", "").stdout, ":4") // ShellCompDirectiveNoFileComp
+}
+
 func TestPutFailsWithFewerLinesThanItWasToldToSend(t *testing.T) {
 	addr := sendServer(t, func(_ int64, r *remoting.Request) { taken(r) })
 	put := func(code, lines int) outcome {

@@ -81,6 +81,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, plainly(err)) })
 	root.AddCommand(newServe(), newStatus(), newPromote(), newFollow(), newPace(), newLog(), newRepair(), newReseed(), newPut(), newTail(), newTopic(), newGroup(), newDemo(), newBench(), newTune(), newVersion())
 	root.SetHelpCommand(newHelp(root))
+	completeNoFiles(root)
 	// cobra builds the completion verb late, and lets it take anything; built
 	// now, it treats wrong arguments as the verbs of our own do.
 	root.InitDefaultCompletionCmd()
@@ -94,6 +95,18 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		}
 	}
 	return root
+}
+
+// completeNoFiles keeps shells from offering files for flags that are no file.
+func completeNoFiles(cmd *cobra.Command) {
+	for _, name := range []string{"topic", "group", "tag", "key", "from", "to", "namesrv", "admin"} {
+		if f := cmd.Flags().Lookup(name); f != nil {
+			_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the flag is there
+		}
+	}
+	for _, below := range cmd.Commands() {
+		completeNoFiles(below)
+	}
 }
 
 func newHelp(root *cobra.Command) *cobra.Command {

@@ -111,11 +111,11 @@ func (e *CallError) Error() string {
 	case errors.Is(e.Err, remoting.ErrUnsent):
 		return fmt.Sprintf("%s at %s: not sent: %v", e.What, e.Address, e.Err)
 	case !e.Sent:
-		return fmt.Sprintf("%s: cannot connect to %s: %v", e.What, e.Address, shortDial(e.Err))
+		return fmt.Sprintf("%s: cannot connect to %s: %v", e.What, e.Address, shortCause(e.Err))
 	case errors.Is(e.Err, context.DeadlineExceeded):
 		return fmt.Sprintf("%s at %s: no answer in time", e.What, e.Address)
 	}
-	return fmt.Sprintf("%s at %s: %v", e.What, e.Address, e.Err)
+	return fmt.Sprintf("%s at %s: %v", e.What, e.Address, shortCause(e.Err))
 }
 
 // Unwrap is why.
