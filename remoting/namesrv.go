@@ -70,6 +70,30 @@ type Registered struct{ MasterAddress, MasterHAAddress string }
 type brokerEntry struct {
 	cluster string
 	addrs   map[int64]string
+	masters contest
+}
+
+// contest notes when a broker's master has another address than the last one that
+// registered. Once is a new master; again and again, two nodes believe to be it.
+type contest struct{ last []time.Time }
+
+const (
+	contestTimes  = 3 // a new master, and back, is still nothing strange
+	contestWithin = 5 * time.Minute
+)
+
+// another notes one, and tells whether it is time to warn; it is then begun anew.
+func (c *contest) another(now time.Time) bool {
+	c.last = append(c.last, now)
+	if len(c.last) < contestTimes {
+		return false
+	}
+	warn := now.Sub(c.last[0]) < contestWithin
+	c.last = c.last[1:]
+	if warn {
+		c.last = nil
+	}
+	return warn
 }
 
 type liveBroker struct {
@@ -170,6 +194,10 @@ func (s *NameServer) registerLocked(r *Registration, peer Peer) (answer Register
 	}
 	before, known := b.addrs[r.ID]
 	moved := known && before != r.Address
+	if moved && r.ID == 0 && b.masters.another(time.Now()) {
+		s.o.Logger.Warn("two nodes register as the same broker's master: clients go to one or the other; start one of them as the other's slave",
+			"broker", r.Broker, "address", r.Address, "other", before)
+	}
 	if old := s.live[before]; moved && old != nil && old.version.StateVersion > r.Version.StateVersion {
 		return Registered{}, false, nil // the one that has the id knows better
 	}

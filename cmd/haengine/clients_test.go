@@ -1,14 +1,21 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/haengine/haengine/remoting"
+	"github.com/haengine/haengine/remoting/client"
 )
 
 // clientNode starts a master with its name server, and waits until it is registered.
@@ -92,7 +99,7 @@ func TestAMessageThatIsTooLongIsNamedAndTheOthersAreStored(t *testing.T) {
 	}
 	o := expect(t, exitFailed, n.at("put", "--topic", "orders", "--file", file, "--queue", "0")...)
 	mustContain(t, o.stdout, "MESSAGE_ILLEGAL      1\n", "SEND_OK              2\n")
-	mustContain(t, o.stderr, "message 2 (5,242,880 bytes)", "at most 4194304")
+	mustContain(t, o.stderr, "line 2 (5,242,880 bytes)", "at most 4194304")
 	if o := expect(t, exitDone, n.at("tail", "--topic", "orders")...); o.stdout != "a\nb\n" {
 		t.Errorf("stored is %q", o.stdout)
 	}
@@ -140,7 +147,61 @@ func TestAGroupIsTailedDescribedAndReset(t *testing.T) {
 	mustContain(t, expect(t, exitDone, n.at("group", "reset", "shop", "--topic", "orders", "--to", "first", "--yes")...).stdout, "nobody is there", "done")
 	mustContain(t, expect(t, exitDone, n.at("group", "describe", "shop")...).stdout, "10 messages", "TOPIC")
 	mustContain(t, expect(t, exitFailed, n.at("group", "reset", "shpo", "--topic", "orders", "--to", "first")...).stderr, "group shpo: no broker knows it")
-	mustContain(t, expect(t, exitFailed, n.at("group", "describe", "shpo")...).stderr, "group shpo: no broker knows it")
+	mustContain(t, expect(t, exitFailed, n.at("group", "describe", "shpo")...).stderr, "group shpo: no broker knows it", "haengine group list")
+
+	mustContain(t, expect(t, exitDone, n.at("group", "delete", "shop")...).stdout, "--yes deletes it")
+	if g := readAnswer[groupDeletion](t, expect(t, exitDone, n.at("group", "delete", "shop", "--yes", "--json")...)); !g.Done || len(g.Queues) == 0 {
+		t.Errorf("%+v", g)
+	}
+	mustContain(t, expect(t, exitFailed, n.at("group", "delete", "shop")...).stderr, "group shop: no broker knows it")
+	if again := lines(); again != 10 {
+		t.Errorf("a group that was deleted reads %d lines, want all 10", again)
+	}
+	var none bytes.Buffer
+	groupDescription{Group: "new"}.print(&none)
+	mustContain(t, none.String(), "the group has no offset yet")
+	mustContain(t, expect(t, exitFailed, n.at("tail", "--topic", "orders", "--queue", "0", "--from", "11")...).stderr, "it ends at 10")
+}
+
+func TestATailThatIsInterruptedBeforeItsEndFails(t *testing.T) {
+	addr := sendServer(t, func(int64, *remoting.Request) {})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var stdout bytes.Buffer
+	for follow, want := range map[string]int{"--follow=false": exitFailed, "--follow": exitDone} {
+		c, err := client.New(client.Options{NameServers: []string{addr}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		r, err := c.OpenReader(t.Context(), client.ReaderOptions{Topic: "orders"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tl := &tailer{tailOptions: tailOptions{follow: follow == "--follow"}, out: bufio.NewWriter(&stdout)}
+		if err := tl.run(ctx, r); (err != nil) != (want == exitFailed) {
+			t.Errorf("%s: %v", follow, err)
+		}
+		r.Close(t.Context())
+	}
+}
+
+// What clients tell of is sentences: what, where, and why, each once.
+func TestTalkIsReadable(t *testing.T) {
+	var out bytes.Buffer
+	log := slog.New(&talk{w: &out})
+	log.Warn("a node does not answer", "address", "h:1", "error", errors.New("pull at h:1:\nno answer"))
+	log.Info("reset", "topic", "orders", "to_offset", 7)
+	if got, want := out.String(), "haengine: a node does not answer: pull at h:1:; no answer\nhaengine: reset (topic orders, to offset 7)\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestALateAnswerIsCalledThat(t *testing.T) {
+	late := cause(fmt.Errorf("Get: %w", context.DeadlineExceeded))
+	if late.Error() != "no answer in time" || !errors.Is(late, context.DeadlineExceeded) {
+		t.Errorf("%v", late)
+	}
 }
 
 func TestTopicsAreListedMadeDescribedAndDeleted(t *testing.T) {
@@ -177,10 +238,19 @@ func TestWrongCommandLinesOfClientsAreExplained(t *testing.T) {
 		{exitUsage, "--namesrv: \"x\"", []string{"put", "--topic", "T", "--namesrv", "x"}},
 		{exitUsage, "--file or - reads them: not both", []string{"put", "--topic", "T", "--file", "-", "--size", "1"}},
 		{exitUsage, "--outstanding -1", []string{"put", "--topic", "T", "--outstanding", "-1"}},
+		{exitUsage, "is never found", []string{"put", "--topic", "T", "--tag", "a||b"}},
 		{exitUsage, "--tag: the bytes 1 and 2", []string{"put", "--topic", "T", "--tag", "\x01"}},
 		{exitUsage, `"y" is not expected`, []string{"put", "--topic", "T", "y"}},
 		{exitUsage, "--from: \"x\"", []string{"tail", "--topic", "T", "--from", "x"}},
 		{exitUsage, "name it with --queue", []string{"tail", "--topic", "T", "--from", "7"}},
+		{exitUsage, "did you mean --topic T?", []string{"tail", "T"}},
+		{exitUsage, "did you mean --topic T?", []string{"put", "T"}},
+		{exitUsage, "between name servers stands ;", []string{"topic", "list", "--namesrv", "a:1,b:2"}},
+		{exitUsage, "\"127.0.0.1:abc\", want HOST:PORT", []string{"put", "--topic", "T", "--namesrv", "127.0.0.1:abc"}},
+		{exitUsage, "\"127.0.0.1:70000\", want HOST:PORT", []string{"put", "--topic", "T", "--namesrv", "127.0.0.1:70000"}},
+		{exitUsage, "invalid argument \"x\" for \"--count\" flag: want a number\n", []string{"put", "--topic", "T", "--count", "x"}},
+		{exitUsage, "a group reads all", []string{"tail", "--topic", "T", "--group", "g", "--from", "5"}},
+		{exitUsage, "is the brokers' own", []string{"group", "delete", "TOOLS_CONSUMER"}},
 		{exitUsage, "--queue and --group", []string{"tail", "--topic", "T", "--queue", "1", "--group", "g"}},
 		{exitUsage, "--body \"x\"", []string{"tail", "--topic", "T", "--body", "x"}},
 		{exitUsage, "want one topic", []string{"topic", "create"}},

@@ -18,13 +18,13 @@ import (
 func newGroup() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "group",
-		Short: "List, describe and reset consumer groups",
+		Short: "List, describe, reset and delete consumer groups",
 		Example: "  haengine group list\n" +
 			"  haengine group describe shop\n" +
 			"  haengine group reset shop --topic orders --to first",
 	}
 	asGroup(cmd)
-	cmd.AddCommand(newGroupList(), newGroupDescribe(), newGroupReset())
+	cmd.AddCommand(newGroupList(), newGroupDescribe(), newGroupReset(), newGroupDelete())
 	return cmd
 }
 
@@ -125,7 +125,11 @@ func (d groupDescription) print(w io.Writer) {
 	if len(d.Members) > 0 {
 		online = plural(int64(len(d.Members)), "member") + ", " + strings.ToLower(d.Model)
 	}
-	fields(w, "group", d.Group, "lag", plural(d.Lag, "message"), "members", online)
+	lag := plural(d.Lag, "message")
+	if len(d.Queues) == 0 {
+		lag = "not known: the group has no offset yet"
+	}
+	fields(w, "group", d.Group, "lag", lag, "members", online)
 	for _, m := range d.Members {
 		fmt.Fprintf(w, "  %s  %s  %s\n", printable(m.ClientID), m.Address, printable(m.Language))
 	}
@@ -202,7 +206,7 @@ func newGroupReset() *cobra.Command {
 	addClientFlags(cmd, &flags)
 	f := cmd.Flags()
 	f.StringVar(&topic, "topic", "", "the `topic`")
-	f.StringVar(&to, "to", "", "`where` to go on: first, last, a time (RFC 3339, or 10m for ten minutes ago), or an offset in the queue of --queue")
+	f.StringVar(&to, "to", "", "`where` to go on: first, last, a time (RFC 3339, a day, or 10m for ten minutes ago), or an offset in the queue of --queue")
 	f.IntVar(&queue, "queue", -1, "only this `queue` (default: all)")
 	addYesFlag(cmd, &yes)
 	addJSONFlag(cmd, &asJSON)
@@ -236,7 +240,7 @@ func checkReset(topic, to string, queue int) (client.Position, error) {
 func groupKnown(ctx context.Context, c *client.Client, group string) error {
 	names, err := c.Groups(ctx)
 	if err == nil && !slices.Contains(names, group) {
-		err = fmt.Errorf("group %s: no broker knows it; haengine group list shows the groups", group)
+		err = fmt.Errorf("group %s: %w", group, client.ErrNoGroup)
 	}
 	return err
 }
@@ -258,11 +262,11 @@ func describeReset(p *client.ResetPlan, to string) groupReset {
 }
 
 func (r groupReset) print(w io.Writer) {
-	members := "nobody is there: the brokers' offsets are set"
+	members, how := "nobody is there", "sets the brokers' offsets"
 	if n := len(r.Members); n > 0 {
-		members = plural(int64(n), "member") + ", told to go there"
+		members, how = plural(int64(n), "member"), "tells the members to go there"
 	}
-	result := "nothing was changed; --yes does it"
+	result := "nothing was changed; --yes " + how
 	if r.Done {
 		result = "done"
 		if len(r.Members) > 0 {

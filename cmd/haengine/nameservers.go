@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,7 +34,11 @@ func (o *clientFlags) open(cmd *cobra.Command) (*client.Client, error) {
 		if addr = strings.TrimSpace(addr); addr == "" {
 			continue
 		}
-		if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || port == "" {
+		if strings.Contains(addr, ",") {
+			return nil, usagef(cmd, "--namesrv: %q: between name servers stands ;", addr)
+		}
+		host, port, _ := net.SplitHostPort(addr)
+		if n, err := strconv.ParseUint(port, 10, 16); host == "" || err != nil || n == 0 {
 			return nil, usagef(cmd, "--namesrv: %q, want HOST:PORT of a name server", addr)
 		}
 		addrs = append(addrs, addr)
@@ -69,6 +74,8 @@ func advise(err error) error {
 	switch {
 	case errors.As(err, &names):
 		return fmt.Errorf("%w\nStart a node there (haengine serve is a name server, too), or name another one with --namesrv", err)
+	case errors.Is(err, client.ErrNoGroup):
+		return fmt.Errorf("%w\nhaengine group list shows the groups", err)
 	case errors.Is(err, client.ErrNoTopic):
 		return fmt.Errorf("%w\nhaengine topic list shows the topics; haengine topic create makes one, and so does the first haengine put", err)
 	case errors.Is(err, client.ErrNoMaster):
@@ -85,6 +92,16 @@ func checkTopic(cmd *cobra.Command, name string) error {
 		return usagef(cmd, "%s", wrong)
 	}
 	return nil
+}
+
+// topicIsAFlag refuses arguments, and says how a topic is named.
+func topicIsAFlag(topic *string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 && *topic == "" && remoting.ValidateTopic(args[0]) == "" {
+			return usagef(cmd, "%q is not expected here; did you mean --topic %s?", args[0], args[0])
+		}
+		return noArgs(cmd, args)
+	}
 }
 
 // oneName takes the one argument of a verb.
@@ -112,20 +129,32 @@ type talk struct {
 
 func (t *talk) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
 
+// Handle writes the message, then what it is about, then the error, which may name
+// that already.
 func (t *talk) Handle(_ context.Context, r slog.Record) error {
-	line := "haengine: " + r.Message
-	sep := " ("
-	add := func(a slog.Attr) bool {
-		line += fmt.Sprintf("%s%s %v", sep, a.Key, a.Value)
-		sep = ", "
+	all := append([]slog.Attr{}, t.attrs...)
+	r.Attrs(func(a slog.Attr) bool {
+		all = append(all, a)
 		return true
+	})
+	why := ""
+	for _, a := range all {
+		if a.Key == "error" {
+			why = strings.ReplaceAll(a.Value.String(), "\n", "; ")
+		}
 	}
-	for _, a := range t.attrs {
-		add(a)
+	var about []string
+	for _, a := range all {
+		if text := a.Value.String(); a.Key != "error" && !strings.Contains(why, text) {
+			about = append(about, strings.ReplaceAll(a.Key, "_", " ")+" "+text)
+		}
 	}
-	r.Attrs(add)
-	if sep == ", " {
-		line += ")"
+	line := "haengine: " + r.Message
+	if len(about) > 0 {
+		line += " (" + strings.Join(about, ", ") + ")"
+	}
+	if why != "" {
+		line += ": " + why
 	}
 	_, err := fmt.Fprintln(t.w, printable(line))
 	return err

@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/haengine/haengine/remoting/client"
@@ -24,7 +21,7 @@ type putOptions struct {
 	count, size           int64
 	outstanding, queue    int
 	patience              time.Duration
-	json                  bool
+	json, madeUp          bool
 }
 
 func newPut() *cobra.Command {
@@ -33,14 +30,14 @@ func newPut() *cobra.Command {
 		Use:   "put --topic T [--file F | -]",
 		Short: "Send lines, or messages that are made up, to a topic",
 		Long: "Sends each line of the standard input, or of a file, as one message, without the end of the\n" +
-			"line. Empty lines are left out, because brokers take no empty messages. With --size, or with\n" +
-			"--count when there is nothing to read, messages are made up: their number in decimal, from 0,\n" +
-			"padded with spaces.\n\n" +
+			"line. Empty lines are left out, because brokers take no empty messages. With --size, nothing\n" +
+			"is read, and messages are made up: their number in decimal, from 0, padded with spaces.\n\n" +
 			"Prints at the end how many messages got which status, and how long they took. The exit code\n" +
-			"is 0 only if all are SEND_OK. FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT and\n" +
+			"is 0 only if all are SEND_OK, and are as many as --count says. FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT and\n" +
 			"SLAVE_NOT_AVAILABLE are stored, but not known to be where they should be: sent again, they\n" +
-			"are there twice. NO_ANSWER and SYSTEM_ERROR may be stored. Nothing else is. A message that is\n" +
-			"refused for itself is left out; when nobody takes messages, put ends.\n\n" +
+			"are there twice. NO_ANSWER and SYSTEM_ERROR may be stored, and are not sent again. Nothing\n" +
+			"else is. A message that is refused for itself is left out. When nobody has taken messages for\n" +
+			"--patience, put ends, and says after which line.\n\n" +
 			"Each queue has one message on the way, so that messages of one queue are in the order of the\n" +
 			"lines. --queue sends to that queue only: with one broker that orders all of them. --outstanding\n" +
 			"sends more at once, in no certain order.",
@@ -53,12 +50,13 @@ func newPut() *cobra.Command {
 				o.file = "-"
 				return nil
 			}
-			return noArgs(cmd, args)
+			return topicIsAFlag(&o.topic)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.check(cmd); err != nil {
 				return err
 			}
+			o.madeUp = cmd.Flags().Changed("size")
 			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error { return put(ctx, cmd, c, o) })
 		},
 	}
@@ -69,11 +67,11 @@ func newPut() *cobra.Command {
 	f.StringVar(&o.key, "key", "", "`key` that the messages are found by; several with spaces between")
 	f.StringVar(&o.tag, "tag", "", "`tag` that consumers filter by")
 	f.Float64Var(&o.rate, "rate", 0, "`messages` a second at most (0: as many as there are answers)")
-	f.Int64Var(&o.count, "count", 0, "send so many `messages` at most (0: all lines; made up ones until a signal)")
-	f.Var((*byteSize)(&o.size), "size", "make messages up, of so many `bytes`")
+	f.Int64Var(&o.count, "count", 0, "send so many `messages`; with fewer lines, put fails (0: all lines; made up ones until a signal)")
+	f.Var((*byteSize)(&o.size), "size", "read nothing: make messages up, of so many `bytes`")
 	f.IntVar(&o.outstanding, "outstanding", 0, "so many `messages` on the way at once, in no certain order (default: one a queue)")
 	f.IntVar(&o.queue, "queue", -1, "send to this `queue` only (default: all in turn)")
-	f.DurationVar(&o.patience, "patience", 10*time.Second, "how long to try while nobody takes messages")
+	f.DurationVar(&o.patience, "patience", 10*time.Second, "how long to try while nobody takes messages, or answers")
 	addJSONFlag(cmd, &o.json)
 	return cmd
 }
@@ -106,6 +104,9 @@ func (o *putOptions) check(cmd *cobra.Command) error {
 			wrong = append(wrong, fmt.Errorf("--%s: the bytes 1 and 2 cannot be stored in it", f.name))
 		}
 	}
+	if strings.Contains(o.tag, "||") || strings.TrimSpace(o.tag) != o.tag {
+		wrong = append(wrong, fmt.Errorf("--tag %q: a message has one tag, and one with || or spaces around it is never found", o.tag))
+	}
 	if len(wrong) > 0 {
 		return usage(cmd, errors.Join(wrong...))
 	}
@@ -115,33 +116,16 @@ func (o *putOptions) check(cmd *cobra.Command) error {
 // outstandingMax is far above what any broker takes at once from one connection.
 const outstandingMax = 65536
 
-const madeUpBytes = 100 // of a body, without --size
-
-// madeUp tells whether messages are made up: --size asks for it, and --count does
-// when there is nothing to read, as at a terminal or from /dev/null.
-func (o *putOptions) madeUp(cmd *cobra.Command) bool {
-	if o.file != "" || cmd.Flags().Changed("size") {
-		return o.file == ""
-	}
-	in, ok := cmd.InOrStdin().(*os.File)
-	if !ok || !cmd.Flags().Changed("count") {
-		return false
-	}
-	info, err := in.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
-
 // source opens where messages come from.
 func (o *putOptions) source(cmd *cobra.Command) (next func() ([]byte, error), closer io.Closer, err error) {
-	if o.madeUp(cmd) {
-		size := int64(madeUpBytes)
-		if cmd.Flags().Changed("size") {
-			size = o.size
-		}
+	if o.madeUp {
 		n := int64(-1)
-		return func() ([]byte, error) { n++; return appendLoadBody(nil, n, int(size)), nil }, io.NopCloser(nil), nil
+		return func() ([]byte, error) { n++; return appendLoadBody(nil, n, int(o.size)), nil }, io.NopCloser(nil), nil
 	}
 	if o.file == "" || o.file == "-" {
+		if f, ok := cmd.InOrStdin().(*os.File); ok && isTerminal(f) {
+			fmt.Fprintln(cmd.ErrOrStderr(), "haengine: each line is a message; Ctrl-D ends")
+		}
 		return newLineReader(cmd.InOrStdin()).next, io.NopCloser(nil), nil
 	}
 	f, err := os.Open(o.file)
@@ -149,33 +133,6 @@ func (o *putOptions) source(cmd *cobra.Command) (next func() ([]byte, error), cl
 		return nil, nil, err
 	}
 	return newLineReader(f).next, f, nil
-}
-
-// putSummary is put's answer.
-type putSummary struct {
-	Topic    string           `json:"topic"`
-	Messages int64            `json:"messages"`
-	Stored   int64            `json:"stored"`
-	Empty    int64            `json:"empty_lines"`
-	Statuses map[string]int64 `json:"statuses"`
-	Seconds  float64          `json:"seconds"`
-	Rate     float64          `json:"messages_per_second"`
-	P50      float64          `json:"p50_us"`
-	P99      float64          `json:"p99_us"`
-	Max      float64          `json:"max_us"`
-	First    string           `json:"first_failure,omitempty"`
-}
-
-// putter counts what becomes of messages.
-type putter struct {
-	latency latencies
-	stop    context.CancelCauseFunc // when nobody takes messages
-	empty   int64                   // lines; the feeding goroutine's
-	mu      struct {
-		sync.Mutex
-		statuses map[string]int64
-		first    error
-	}
 }
 
 // settleTimeout bounds the wait at the end until consumers can see what was stored.
@@ -197,35 +154,35 @@ func put(ctx context.Context, cmd *cobra.Command, c *client.Client, o putOptions
 	if err != nil {
 		return err
 	}
-	w := &putter{stop: stop}
-	w.mu.statuses = map[string]int64{}
-	began := time.Now()
-	err = w.feed(sending, p, o, next)
+	w := newPutter(o, stop)
+	err = w.feed(sending, p, next)
 	p.Wait() // for what is on the way
-	took := time.Since(began)
 	visible, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	_ = p.Settle(visible) // so that who reads next finds it; that it is stored is certain either way
 	cancel()
 	p.Close()
-	s := w.summary(o, took)
+	if ctx.Err() != nil {
+		w.interrupted()
+	}
+	s := w.summary()
 	if s.Messages > 0 || err == nil {
 		if err := answer(cmd, o.json, s, s.print); err != nil {
 			return err
 		}
 	}
-	return w.verdict(ctx.Err() != nil && !(o.count == 0 && o.madeUp(cmd)), s, err)
+	return w.verdict(s, err)
 }
 
 // feed sends until there is no more to send, a signal comes, or nobody takes it.
 // What was read when it ends and not sent is not counted.
-func (w *putter) feed(ctx context.Context, p *client.Producer, o putOptions, next func() ([]byte, error)) error {
+func (w *putter) feed(ctx context.Context, p *client.Producer, next func() ([]byte, error)) error {
 	lines := readAhead(ctx, next)
 	pace := time.Duration(0)
-	if o.rate > 0 {
-		pace = time.Duration(float64(time.Second) / o.rate)
+	if w.o.rate > 0 {
+		pace = time.Duration(float64(time.Second) / w.o.rate)
 	}
 	due := time.Now()
-	for n := int64(0); o.count == 0 || n < o.count; n++ {
+	for n := int64(0); w.o.count == 0 || n < w.o.count; n++ {
 		if pace > 0 {
 			if !pauseUntil(ctx, due) {
 				return nil
@@ -239,6 +196,7 @@ func (w *putter) feed(ctx context.Context, p *client.Producer, o putOptions, nex
 			return nil
 		}
 		if errors.Is(line.err, io.EOF) {
+			w.end = endOfInput
 			return nil
 		}
 		if line.err != nil {
@@ -249,86 +207,15 @@ func (w *putter) feed(ctx context.Context, p *client.Producer, o putOptions, nex
 			n--
 			continue
 		}
-		m := &client.Message{Body: line.body, Keys: o.key, Tags: o.tag}
+		m := &client.Message{Body: line.body, Keys: w.o.key, Tags: w.o.tag}
 		number := n + 1 + w.empty // of the line
+		w.begin()
 		if err := p.Start(ctx, m, func(s client.Sent, err error) { w.done(number, len(line.body), s, err) }); err != nil {
 			return nil // a signal, or nobody takes it: said elsewhere
 		}
+		w.last = number
 	}
-	return nil
-}
-
-func (w *putter) done(line int64, bytes int, s client.Sent, err error) {
-	if s.Status.Stored() {
-		w.latency.add(s.Latency)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.mu.statuses[string(s.Status)]++
-	if err == nil || s.Status.Stored() {
-		return
-	}
-	err = fmt.Errorf("message %d (%s): %w", line, plural(int64(bytes), "byte"), err)
-	if w.mu.first == nil {
-		w.mu.first = err
-	}
-	if s.Status != "MESSAGE_ILLEGAL" { // which is of this message only
-		w.stop(err)
-	}
-}
-
-func (w *putter) summary(o putOptions, took time.Duration) putSummary {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	s := putSummary{Topic: o.topic, Empty: w.empty, Statuses: w.mu.statuses, Seconds: took.Seconds()}
-	for status, n := range w.mu.statuses {
-		s.Messages += n
-		if client.Status(status).Stored() {
-			s.Stored += n
-		}
-	}
-	if took > 0 {
-		s.Rate = float64(s.Stored) / took.Seconds()
-	}
-	s.P50, s.P99 = µs(w.latency.quantile(0.5)), µs(w.latency.quantile(0.99))
-	s.Max = µs(time.Duration(w.latency.max.Load()))
-	if w.mu.first != nil {
-		s.First = w.mu.first.Error()
-	}
-	return s
-}
-
-func (s putSummary) print(w io.Writer) {
-	for _, status := range slices.Sorted(maps.Keys(s.Statuses)) {
-		fmt.Fprintf(w, "%-20s %s\n", status, count(s.Statuses[status]))
-	}
-	if s.Stored > 0 {
-		us := func(v float64) string { return shortDuration(time.Duration(v * float64(time.Microsecond))) }
-		fmt.Fprintf(w, "%s stored in topic %s in %s, %s a second; p50 %s, p99 %s, max %s\n", plural(s.Stored, "message"), s.Topic,
-			shortDuration(time.Duration(s.Seconds*float64(time.Second))), count(int64(s.Rate)), us(s.P50), us(s.P99), us(s.Max))
-	} else if s.Messages == 0 {
-		fmt.Fprintln(w, "nothing was sent")
-	}
-	if s.Empty > 0 {
-		fmt.Fprintf(w, "%s left out: brokers take no empty messages\n", plural(s.Empty, "empty line"))
-	}
-}
-
-// verdict is put's error: nil only if all that was to be sent is SEND_OK.
-func (w *putter) verdict(interrupted bool, s putSummary, feeding error) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	ok := s.Statuses[string(client.SendOK)]
-	switch {
-	case feeding != nil:
-		return feeding
-	case w.mu.first != nil && s.Stored < s.Messages:
-		return fmt.Errorf("%s not stored, or not known to be; the first: %w", plural(s.Messages-s.Stored, "message"), w.mu.first)
-	case ok < s.Messages:
-		return fmt.Errorf("%s stored, but not known to be on enough disks or slaves; sent again, they are there twice", plural(s.Messages-ok, "message"))
-	case interrupted:
-		return errors.New("interrupted before the end; all that was sent is SEND_OK")
-	}
+	w.end = endOfCount
 	return nil
 }
 

@@ -81,6 +81,11 @@ func newFollow() *cobra.Command {
 // roleChangeTimeout covers the wait for puts in their append and for the disk.
 const roleChangeTimeout = 30 * time.Second
 
+const (
+	roleChangeSlack = 5 * time.Second // for the answer on its way
+	roleChangeSlow  = 3 * time.Second // until the wait is told of
+)
+
 // roleAnswer is what a node says of a change that it was asked for.
 type roleAnswer struct {
 	Role      string `json:"role"`
@@ -93,10 +98,16 @@ type roleAnswer struct {
 
 // changeRole asks a node for a change and prints what it came to.
 func changeRole(cmd *cobra.Command, address, path string, values url.Values, asJSON bool) error {
-	ctx, cancel := context.WithTimeout(cmd.Context(), roleChangeTimeout+5*time.Second)
+	ctx, cancel := context.WithTimeout(cmd.Context(), roleChangeTimeout+roleChangeSlack)
 	defer cancel()
 	var a roleAnswer
+	slow := time.AfterFunc(roleChangeSlow, func() { fmt.Fprintf(cmd.ErrOrStderr(), "haengine: waiting for the node at %s\n", address) })
 	code, body, err := askAdmin(ctx, http.MethodPost, address, path, values, &a)
+	slow.Stop()
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("the node at admin address %s has not answered in %v: it may still make the change; look with haengine status --admin %s",
+			address, roleChangeTimeout+roleChangeSlack, address)
+	}
 	if err != nil {
 		return err
 	}
@@ -107,7 +118,7 @@ func changeRole(cmd *cobra.Command, address, path string, values url.Values, asJ
 		return errors.New(a.Error)
 	}
 	return answer(cmd, asJSON, body, func(w io.Writer) {
-		fmt.Fprintf(w, "role        %s\nepoch       %d\nend offset  %d\n", a.Role, a.Epoch, a.EndOffset)
+		fmt.Fprintf(w, "role        %s\nepoch       %d\nend offset  %s\n", a.Role, a.Epoch, count(a.EndOffset))
 		if a.Cut != "" {
 			fmt.Fprintf(w, "cut         %s\n", a.Cut)
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -30,6 +31,24 @@ func usage(cmd *cobra.Command, err error) error {
 
 func usagef(cmd *cobra.Command, format string, args ...any) error {
 	return usage(cmd, fmt.Errorf(format, args...))
+}
+
+// strconvText is what package strconv says of a number.
+var strconvText = regexp.MustCompile(`strconv\.\w+: parsing ".*": (invalid syntax|value out of range)`)
+
+// plainly says what is wrong with a flag's value without naming the function that
+// has found it.
+func plainly(err error) error {
+	text := strconvText.ReplaceAllStringFunc(err.Error(), func(s string) string {
+		if strings.HasSuffix(s, "range") {
+			return "it is too large"
+		}
+		return "want a number"
+	})
+	if text == err.Error() {
+		return err
+	}
+	return errors.New(text)
 }
 
 // helpTopic is what follows "haengine help" for cmd: "log dump".
@@ -59,9 +78,10 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	asGroup(root)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, err) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, plainly(err)) })
 	root.AddCommand(newServe(), newStatus(), newPromote(), newFollow(), newPace(), newLog(), newRepair(), newReseed(), newPut(), newTail(), newTopic(), newGroup(), newDemo(), newBench(), newTune(), newVersion())
 	root.SetHelpCommand(newHelp(root))
+	completeNoFiles(root)
 	// cobra builds the completion verb late, and lets it take anything; built
 	// now, it treats wrong arguments as the verbs of our own do.
 	root.InitDefaultCompletionCmd()
@@ -75,6 +95,18 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		}
 	}
 	return root
+}
+
+// completeNoFiles keeps shells from offering files for flags that are no file.
+func completeNoFiles(cmd *cobra.Command) {
+	for _, name := range []string{"topic", "group", "tag", "key", "from", "to", "namesrv", "admin"} {
+		if f := cmd.Flags().Lookup(name); f != nil {
+			_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the flag is there
+		}
+	}
+	for _, below := range cmd.Commands() {
+		completeNoFiles(below)
+	}
 }
 
 func newHelp(root *cobra.Command) *cobra.Command {
@@ -160,7 +192,7 @@ func applyEnvironment(cmd *cobra.Command, _ []string) error {
 			return
 		}
 		if err := cmd.Flags().Set(f.Name, value); err != nil {
-			wrong = append(wrong, fmt.Errorf("%s=%s: %w", envName(f.Name), value, err))
+			wrong = append(wrong, fmt.Errorf("%s=%s: %w", envName(f.Name), value, plainly(err)))
 		}
 	})
 	if len(wrong) > 0 {

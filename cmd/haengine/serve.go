@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -189,4 +190,8 @@ func logServing(logger *slog.Logger, n *nodeSettings, node *engine.Engine, adm *
 		attrs = append(attrs, "state", s.State.String(), "reason", s.Reason)
 	}
 	logger.Info("serving", attrs...)
+	if from := n.namesFromEnvironment(); from != "" {
+		logger.Warn("this node runs no name server: the environment names others; unset the variable, or give --namesrv-listen",
+			"variable", from, "namesrv", strings.Join(n.clients.nameServers, ";"))
+	}
 }

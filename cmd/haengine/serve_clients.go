@@ -121,6 +121,16 @@ func (n *nodeSettings) resolveClients() error {
 	return errors.Join(wrong...)
 }
 
+// namesFromEnvironment is the variable because of which the node is no name server, as
+// it would be without; empty if there is none. Shells have it for clients.
+func (n *nodeSettings) namesFromEnvironment() string {
+	from := n.table.from["namesrv"]
+	if c := &n.clients; c.listen == "" || len(c.nameServers) == 0 || c.namesrvListen != "" || !strings.HasPrefix(from, envPrefix) {
+		return ""
+	}
+	return from
+}
+
 // storeHostFrom has records carry the address that clients are told: message ids
 // hold it, and tools ask there for the message.
 func (n *nodeSettings) storeHostFrom(host string) error {

@@ -152,3 +152,27 @@ func TestRecordsCarryTheAddressThatClientsAreTold(t *testing.T) {
 		}
 	}
 }
+
+// The variable that a shell has for put and tail keeps a node from being a name server.
+func TestAVariableThatMakesNoNameServerIsNamed(t *testing.T) {
+	const variable = "HAENGINE_NAMESRV=h:1"
+	for _, c := range []struct {
+		want, environ string
+		args          []string
+	}{
+		{"HAENGINE_NAMESRV", variable, nil},
+		{"", "", nil},
+		{"", "", []string{"--namesrv", "h:1"}},
+		{"", variable, []string{"--namesrv", "h:2"}},
+		{"", variable, []string{"--namesrv-listen", "127.0.0.1:0"}},
+		{"", variable, []string{"--client-listen", ""}},
+	} {
+		n, _, err := resolveSettings(t, "", []string{c.environ}, append(c.args, "--store", "x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := n.namesFromEnvironment(); got != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}

@@ -107,8 +107,17 @@ func fetchStatus(ctx context.Context, address string) (s nodeStatus, raw json.Ra
 	return s, json.RawMessage(body), nil
 }
 
+// lateError is context.DeadlineExceeded, for people.
+type lateError struct{}
+
+func (lateError) Error() string { return "no answer in time" }
+func (lateError) Unwrap() error { return context.DeadlineExceeded }
+
 // cause is the innermost error: "connection refused" without the URL around it.
 func cause(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return lateError{}
+	}
 	for {
 		inner := errors.Unwrap(err)
 		if inner == nil {
@@ -167,7 +176,7 @@ func printStatus(w io.Writer, s nodeStatus) {
 	}
 	pairs := []any{
 		"role", s.Role, "state", state, "epoch", epochText(s.Epoch),
-		"log", fmt.Sprintf("%s to %s (%s in %d segments of %s)", count(s.Min), count(s.Max), shortBytes(s.Max-s.Min), s.Segments, shortBytes(s.SegmentBytes)),
+		"log", fmt.Sprintf("%s to %s (%s in %s of %s)", count(s.Min), count(s.Max), shortBytes(s.Max-s.Min), plural(int64(s.Segments), "segment"), shortBytes(s.SegmentBytes)),
 		"flushed", fmt.Sprintf("%s (%s to go)", count(s.Flushed), shortBytes(max(s.Max-s.Flushed, 0))),
 		"confirmed", fmt.Sprintf("%s (%s to go)", count(s.Confirmed), shortBytes(max(s.Max-s.Confirmed, 0))),
 		"waiters", s.Waiters,

@@ -45,7 +45,7 @@ func TestStatusShowsTheNodeAndItsReplicas(t *testing.T) {
 	const want = `role         SYNC_MASTER
 state        serving
 epoch        -
-log          0 to 12,345,678 (11.8 MiB in 1 segments of 1 GiB)
+log          0 to 12,345,678 (11.8 MiB in 1 segment of 1 GiB)
 flushed      12,000,000 (338 KiB to go)
 confirmed    12,345,000 (678 B to go)
 waiters      3

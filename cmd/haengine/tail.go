@@ -35,7 +35,8 @@ func newTail() *cobra.Command {
 			"(which has to serve reads: haengine's --slave-reads, RocketMQ's slaveReadEnable).\n\n" +
 			"With --group it is a member of a consumer group: the members share the queues, the brokers\n" +
 			"keep how far the group is, and the next tail goes on there; --from is then for queues that\n" +
-			"the group has no offset of. Without, nothing is kept.\n\n" +
+			"the group has no offset of. Without, nothing is kept. A member that joins may print again what\n" +
+			"others have printed in the last 5 seconds: that is how often offsets are stored.\n\n" +
 			"Bodies that were compressed with ZLIB, as RocketMQ's clients do, are inflated. LZ4 and ZSTD are\n" +
 			"not: a line says so in place of the body, and the exit code is 1.",
 		Example: "  haengine tail --topic orders\n" +
@@ -43,7 +44,7 @@ func newTail() *cobra.Command {
 			"  haengine tail --topic orders --from 10m --limit 20 --json\n" +
 			"  haengine tail --topic orders --queue 0 --from 100\n" +
 			"  haengine tail --topic orders --group shop -f",
-		Args: noArgs,
+		Args: topicIsAFlag(&o.topic),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ro, err := o.reader(cmd)
 			if err != nil {
@@ -55,7 +56,7 @@ func newTail() *cobra.Command {
 	addClientFlags(cmd, &o.clientFlags)
 	f := cmd.Flags()
 	f.StringVar(&o.topic, "topic", "", "the `topic`")
-	f.StringVar(&o.from, "from", "first", "`where` to begin: first, last, a time (RFC 3339, or 10m for ten minutes ago), or an offset in the queue of --queue")
+	f.StringVar(&o.from, "from", "first", "`where` to begin: first, last, a time (RFC 3339, a day, or 10m for ten minutes ago), or an offset in the queue of --queue")
 	f.StringVar(&o.group, "group", "", "be a member of this consumer `group`")
 	f.StringVar(&o.tag, "tag", "*", "only messages with one of these `tags`, as \"a || b\"")
 	f.IntVar(&o.queue, "queue", -1, "only this `queue` (default: all)")
@@ -78,6 +79,8 @@ func (o *tailOptions) reader(cmd *cobra.Command) (client.ReaderOptions, error) {
 	var err error
 	if r.From, err = client.ParsePosition(o.from, time.Now()); err != nil {
 		wrong = append(wrong, fmt.Errorf("--from: %w", err))
+	} else if r.From.IsOffset() && o.group != "" {
+		wrong = append(wrong, fmt.Errorf("--from %s: an offset is of one queue, and a group reads all: haengine group reset sets one of its offsets", o.from))
 	} else if r.From.IsOffset() && o.queue < 0 {
 		wrong = append(wrong, fmt.Errorf("--from %s is an offset in one queue: name it with --queue", o.from))
 	}
@@ -152,8 +155,11 @@ type tailer struct {
 func (t *tailer) run(ctx context.Context, r messageSource) error {
 	for t.limit == 0 || t.printed < t.limit {
 		m, err := t.next(ctx, r)
-		if errors.Is(err, io.EOF) || ctx.Err() != nil {
+		if errors.Is(err, io.EOF) || ctx.Err() != nil && t.follow {
 			break // a signal is how following ends
+		}
+		if ctx.Err() != nil {
+			err = errors.New("interrupted before the end")
 		}
 		if err != nil {
 			return errors.Join(err, t.flush(r))

@@ -228,20 +228,6 @@ type topicQueue struct {
 	Last      int64 `json:"last_store_timestamp_ms"`
 }
 
-func permText(perm int32) string {
-	text := ""
-	if perm&remoting.PermRead != 0 {
-		text += "r"
-	}
-	if perm&remoting.PermWrite != 0 {
-		text += "w"
-	}
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
 func newTopicDescribe() *cobra.Command {
 	var (
 		flags  clientFlags
@@ -279,7 +265,7 @@ func newTopicDescribe() *cobra.Command {
 func (d *topicDescription) add(t *client.TopicState) {
 	b := topicBroker{
 		Broker: t.Broker.Name, Cluster: t.Broker.Cluster, Nodes: t.Broker.Nodes, ReadQueues: t.Settings.ReadQueues,
-		WriteQueues: t.Settings.WriteQueues, Perm: permText(t.Settings.Perm), Queues: []topicQueue{},
+		WriteQueues: t.Settings.WriteQueues, Perm: client.PermText(t.Settings.Perm), Queues: []topicQueue{},
 	}
 	for _, q := range t.Queues {
 		b.Queues = append(b.Queues, topicQueue{q.Queue.QueueID, q.MinOffset, q.MaxOffset, q.LastStored})
@@ -293,7 +279,7 @@ func (d *topicDescription) print(w io.Writer) {
 	for i := range d.Brokers {
 		b := &d.Brokers[i]
 		nodes := client.Broker{Name: b.Broker, Nodes: b.Nodes}
-		fmt.Fprintf(w, "\nbroker %s, %d queues to read, %d to write, perm %s\n", nodes.String(), b.ReadQueues, b.WriteQueues, b.Perm)
+		fmt.Fprintf(w, "\nbroker %s, %s to read, %d to write, perm %s\n", nodes.String(), plural(int64(b.ReadQueues), "queue"), b.WriteQueues, b.Perm)
 		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(tw, "QUEUE\tFROM\tTO\tLAST MESSAGE")
 		for _, q := range b.Queues {

@@ -103,15 +103,19 @@ func (e *CallError) Error() string {
 	var answer *remoting.ResponseError
 	switch {
 	case errors.As(e.Err, &answer):
-		return fmt.Sprintf("%s at %s: %s: %s", e.What, e.Address, CodeName(answer.Code), answer.Remark)
+		why := strings.TrimSpace(answer.Remark)
+		if name := CodeName(answer.Code); !strings.Contains(why, name) {
+			why = name + ": " + why
+		}
+		return fmt.Sprintf("%s at %s: %s", e.What, e.Address, why)
 	case errors.Is(e.Err, remoting.ErrUnsent):
 		return fmt.Sprintf("%s at %s: not sent: %v", e.What, e.Address, e.Err)
 	case !e.Sent:
-		return fmt.Sprintf("%s: cannot connect to %s: %v", e.What, e.Address, shortDial(e.Err))
+		return fmt.Sprintf("%s: cannot connect to %s: %v", e.What, e.Address, shortCause(e.Err))
 	case errors.Is(e.Err, context.DeadlineExceeded):
 		return fmt.Sprintf("%s at %s: no answer in time", e.What, e.Address)
 	}
-	return fmt.Sprintf("%s at %s: %v", e.What, e.Address, e.Err)
+	return fmt.Sprintf("%s at %s: %v", e.What, e.Address, shortCause(e.Err))
 }
 
 // Unwrap is why.
@@ -198,21 +202,22 @@ func (c *Client) eachName(ctx context.Context, request *remoting.Command, what s
 			return err // it says more than that others are not there
 		}
 	}
-	return &NameServerError{Addresses: c.o.NameServers, Err: errors.Join(errs...)}
+	return &NameServerError{Addresses: c.o.NameServers, Errors: errs}
 }
 
 // NameServerError means that no name server answers.
 type NameServerError struct {
 	Addresses []string
-	Err       error
+	Errors    []error // of each
 }
 
 func (e *NameServerError) Error() string {
-	return fmt.Sprintf("no name server answers at %s: %s", strings.Join(e.Addresses, ", "), strings.ReplaceAll(e.Err.Error(), "\n", "; "))
+	why := strings.ReplaceAll(errors.Join(e.Errors...).Error(), "\n", "; ")
+	return fmt.Sprintf("no name server answers at %s: %s", strings.Join(e.Addresses, ", "), why)
 }
 
-// Unwrap holds the error of each.
-func (e *NameServerError) Unwrap() error { return e.Err }
+// Unwrap is the error of each.
+func (e *NameServerError) Unwrap() []error { return e.Errors }
 
 // serve answers what brokers ask. It runs on the connection's goroutine.
 func (c *Client) serve(r *remoting.Request) {

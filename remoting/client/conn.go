@@ -150,8 +150,8 @@ func (c *Client) linked() (addrs []string) {
 	return addrs
 }
 
-// shortDial takes from a dial's error the address that is said already.
-func shortDial(err error) error {
+// shortCause takes from a connection's error the address that is said already.
+func shortCause(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Err != nil {
 		return op.Err

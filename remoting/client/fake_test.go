@@ -51,6 +51,13 @@ func newFakeBroker(t testing.TB, end int64, answer func(r *remoting.Request)) *f
 
 func (f *fakeBroker) addr() string { return f.server.Addr().String() }
 
+// move registers another master.
+func (f *fakeBroker) move(master string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.master = master
+}
+
 func (f *fakeBroker) count(code int32) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,7 +74,9 @@ func (f *fakeBroker) Serve(r *remoting.Request) {
 	}
 	switch r.Code {
 	case remoting.CodeGetRouteInfo:
+		f.mu.Lock()
 		nodes := fmt.Sprintf(`0:"%s"`, cmp.Or(f.master, f.addr()))
+		f.mu.Unlock()
 		if f.slave != "" {
 			nodes += fmt.Sprintf(`,1:"%s"`, f.slave)
 		}

@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -40,6 +41,35 @@ func (c *Client) Groups(ctx context.Context) ([]string, error) {
 		}
 	}
 	return slices.Sorted(maps.Keys(names)), nil
+}
+
+// ErrNoGroup means that no broker knows a group.
+var ErrNoGroup = errors.New("no broker knows it")
+
+// DeleteGroup removes a group, with its offsets, from the masters of all brokers.
+// While it has members it is refused: they would make it again.
+func (c *Client) DeleteGroup(ctx context.Context, group string) error {
+	masters, err := c.masters(ctx)
+	if err != nil {
+		return err
+	}
+	for _, addr := range masters {
+		var online GroupState
+		online.Group = group
+		if err := c.groupMembers(ctx, addr, &online); err != nil {
+			return err
+		}
+		if n := len(online.Members); n > 0 {
+			return fmt.Errorf("group %s has members (%d), %s the first: stop them before it is deleted", group, n, online.Members[0].ClientID)
+		}
+	}
+	ext := remoting.Ext{{Name: "groupName", Value: group}, {Name: "cleanOffset", Value: "true"}}
+	for _, addr := range masters {
+		if _, err := c.call(ctx, addr, &remoting.Command{Code: remoting.CodeDeleteGroup, Ext: ext}, "delete group "+group, 0); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // systemGroups are those that every broker of RocketMQ's has (MixAll,
@@ -110,7 +140,7 @@ func (c *Client) DescribeGroup(ctx context.Context, group string) (*GroupState, 
 			return nil, err
 		}
 		if !slices.Contains(names, group) {
-			return nil, fmt.Errorf("group %s: no broker knows it", group)
+			return nil, fmt.Errorf("group %s: %w", group, ErrNoGroup)
 		}
 	}
 	slices.SortFunc(g.Queues, func(a, b GroupQueue) int { return compareQueues(a.Queue, b.Queue) })
@@ -204,7 +234,7 @@ func (c *Client) PlanReset(ctx context.Context, group, topic string, to Position
 	slices.SortFunc(online.Members, func(a, b GroupMember) int { return strings.Compare(a.ClientID, b.ClientID) })
 	p.Members = slices.CompactFunc(online.Members, func(a, b GroupMember) bool { return a.ClientID == b.ClientID })
 	if len(p.Members) > 0 && queue >= 0 {
-		return nil, fmt.Errorf("group %s has %d members, who can be told a time only, for all queues: stop them to set one queue", group, len(p.Members))
+		return nil, fmt.Errorf("group %s has members (%d), who can be told a time only, for all queues: stop them to set one queue", group, len(p.Members))
 	}
 	for _, q := range route.Readable() {
 		if queue >= 0 && int(q.QueueID) != queue {

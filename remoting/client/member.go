@@ -190,7 +190,9 @@ func (r *Reader) assign(ctx context.Context, mine map[Queue]bool) error {
 	var errs []error
 	for _, s := range gone {
 		s.cancel()
-		errs = append(errs, r.store(ctx, s))
+		if err := r.store(ctx, s); !errors.Is(err, ErrSlaveCommit) { // there the next member reads, too
+			errs = append(errs, err)
+		}
 	}
 	for _, q := range fresh {
 		from := r.o.From
@@ -209,13 +211,24 @@ func (r *Reader) commit(ctx context.Context, last bool) error {
 	all := slices.Collect(maps.Values(r.mu.stints))
 	r.mu.Unlock()
 	var errs []error
+	var slave error
 	for _, s := range all {
-		if err := r.store(ctx, s); err != nil {
+		err := r.store(ctx, s)
+		if errors.Is(err, ErrSlaveCommit) {
+			if slave = err; last {
+				continue // it is said once, not for every queue
+			}
+			err = nil // while it goes on, the master may come back and be told
+		}
+		if err != nil {
 			errs = append(errs, err)
 			if !last {
 				break
 			}
 		}
+	}
+	if last {
+		errs = append(errs, slave)
 	}
 	return errors.Join(errs...)
 }
@@ -225,18 +238,27 @@ func (r *Reader) commit(ctx context.Context, last bool) error {
 // master is replaced by what the master has.
 func (r *Reader) store(ctx context.Context, s *stint) error {
 	r.mu.Lock()
-	at := s.consumed
+	at, some := s.consumed, s.consumed > s.begun
 	r.mu.Unlock()
 	if at < 0 {
 		return nil
 	}
-	addr, _, err := r.node(ctx, s.queue, 0)
-	if err == nil {
-		err = r.c.commitOffset(ctx, addr, r.o.Group, s.queue, at)
-		r.answered(addr, err)
+	addr, id, err := r.node(ctx, s.queue, 0)
+	if err != nil {
+		return err
+	}
+	err = r.c.commitOffset(ctx, addr, r.o.Group, s.queue, at)
+	r.answered(addr, err)
+	if err == nil && id != 0 && some {
+		err = fmt.Errorf("slave %s has taken %w", addr, ErrSlaveCommit)
 	}
 	return err
 }
+
+// ErrSlaveCommit means that a group's offsets are at a slave only, because no master
+// answers. They count when it is promoted, and are gone when the old master is back:
+// what was read since then comes again.
+var ErrSlaveCommit = errors.New("the group's offsets, and no master has: unless it is promoted, the messages come again")
 
 // told takes an administrator's new offsets: the broker has sent them to all
 // members, and each goes there with the queues that it has (ResetOffsetBody). On the

@@ -72,7 +72,7 @@ func TestAReaderBeginsWhereItIsTold(t *testing.T) {
 		{ReaderOptions{From: At(later.Add(-time.Hour))}, "a b c"},
 		{ReaderOptions{From: At(later.Add(time.Hour))}, ""},
 		{ReaderOptions{From: AtOffset(1), Queues: []int32{0}}, "b c"},
-		{ReaderOptions{From: AtOffset(9), Queues: []int32{0}}, ""},
+		{ReaderOptions{From: AtOffset(3), Queues: []int32{0}}, ""},
 		{ReaderOptions{Queues: []int32{1, 2}}, ""},
 		{ReaderOptions{Tags: "x"}, "a c"},
 		{ReaderOptions{Tags: " y || z "}, "b"},
@@ -83,6 +83,14 @@ func TestAReaderBeginsWhereItIsTold(t *testing.T) {
 			t.Errorf("%+v: %q, want %q", want.o, got, want.text)
 		}
 	}
+	beyond, err := c.OpenReader(within(t), ReaderOptions{Topic: "orders", From: AtOffset(4), Queues: []int32{0}, Patience: 10 * patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := beyond.Next(within(t)); !errors.Is(err, errBeyond) {
+		t.Errorf("from beyond the end: %v %v", m, err)
+	}
+	beyond.Close(within(t))
 	for _, o := range []ReaderOptions{{Topic: "nowhere"}, {Topic: "orders", Queues: []int32{7}}, {Topic: "orders", Group: "g", Queues: []int32{0}}, {Topic: "ord ers"}} {
 		if r, err := c.OpenReader(within(t), o); err == nil {
 			r.Close(context.Background())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/haengine/haengine/remoting"
@@ -54,13 +55,14 @@ func (p Position) String() string {
 	return "first"
 }
 
-// ParsePosition reads first, last, an offset, a time as 2006-01-02T15:04:05Z
-// (RFC 3339), or a duration before now, as 10m or 1h30m.
+// ParsePosition reads first, last or now, an offset, a time as 2006-01-02T15:04:05Z
+// (RFC 3339), a day as 2006-01-02, which begins where now is, or a duration before
+// now, as 10m, 1h30m or 2d.
 func ParsePosition(s string, now time.Time) (Position, error) {
 	switch s {
 	case "first":
 		return First(), nil
-	case "last":
+	case "last", "now":
 		return Last(), nil
 	}
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
@@ -68,6 +70,9 @@ func ParsePosition(s string, now time.Time) (Position, error) {
 			return Position{}, fmt.Errorf("%q: an offset is 0 or more", s)
 		}
 		return AtOffset(n), nil
+	}
+	if days, err := strconv.ParseUint(strings.TrimSuffix(s, "d"), 10, 16); err == nil { // with d: without, it was an offset
+		return At(now.AddDate(0, 0, -int(days))), nil
 	}
 	if d, err := time.ParseDuration(s); err == nil {
 		if d < 0 {
@@ -78,7 +83,11 @@ func ParsePosition(s string, now time.Time) (Position, error) {
 	if t, err := time.Parse(time.RFC3339, s); err == nil {
 		return At(t), nil
 	}
-	return Position{}, fmt.Errorf("%q is none of first, last, an offset, a time as %s, a duration before now as 10m", s, now.UTC().Format(time.RFC3339))
+	if t, err := time.ParseInLocation(time.DateOnly, s, now.Location()); err == nil {
+		return At(t), nil
+	}
+	return Position{}, fmt.Errorf("%q is none of first, last, an offset, a time as %s, a day as %s, a duration before now as 10m or 2d",
+		s, now.UTC().Format(time.RFC3339), now.Format(time.DateOnly))
 }
 
 // resolve asks a broker for the offset of a position in a queue. An offset that the
@@ -101,7 +110,7 @@ func queueFields(q Queue) remoting.Ext {
 
 // askOffset asks a question about a queue whose answer is an offset.
 func (c *Client) askOffset(ctx context.Context, addr string, code int32, q Queue, what string, more remoting.Ext) (int64, error) {
-	what = fmt.Sprintf("%s of topic %s queue %d", what, q.Topic, q.QueueID)
+	what = fmt.Sprintf("%s in topic %s queue %d", what, q.Topic, q.QueueID)
 	answer, err := c.call(ctx, addr, &remoting.Command{Code: code, Ext: append(queueFields(q), more...)}, what, 0)
 	if err != nil {
 		return 0, err

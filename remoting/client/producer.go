@@ -57,6 +57,7 @@ type Producer struct {
 	ids     *uniqueIDs
 	route   atomic.Pointer[producerRoute]
 	looking looking
+	trouble trouble
 	turn    atomic.Uint32
 	work    chan job
 	ctx     context.Context // over when the producer or its client is closed
@@ -229,6 +230,9 @@ func (p *Producer) run(worker int) {
 			sent, err := p.send(j.ctx, j.m, worker)
 			j.done(sent, err)
 			p.pending.Done()
+			if sent.Status == NoAnswer { // there may be another master by now
+				_ = p.look(p.ctx, retryMost) // without an answer the route stays
+			}
 		case <-r.replaced:
 		case <-p.ctx.Done():
 			return
@@ -249,11 +253,15 @@ func (p *Producer) send(ctx context.Context, m *Message, worker int) (Sent, erro
 	for wait := retryLeast; ; wait = min(2*wait, retryMost) {
 		var again bool
 		if again, err = p.try(ctx, m, text, worker, &sent); !again {
+			if sent.Status != NoAnswer {
+				p.trouble.over(p.c.o.Logger)
+			}
 			return sent, err
 		}
 		if failed := p.look(ctx, retryLeast); errors.Is(failed, ErrNoMaster) {
 			err = failed // which says more than that an address is not there
 		}
+		p.trouble.failed(p.c.o.Logger, p.o.Patience, err)
 		if ctx.Err() != nil || !time.Now().Add(wait).Before(end) || !pause(ctx, wait) {
 			return sent, err
 		}
@@ -283,7 +291,6 @@ func (p *Producer) try(ctx context.Context, m *Message, properties string, worke
 		return false, err
 	case err != nil && !failed.Sent:
 		sent.Status = NotSent
-		p.c.o.Logger.Warn("the master cannot be reached; trying again", "address", sent.Address, "error", err)
 		return true, err
 	case answer == nil:
 		sent.Status = NoAnswer
@@ -302,7 +309,6 @@ func (p *Producer) try(ctx context.Context, m *Message, properties string, worke
 	sent.Status = Status(CodeName(answer.Code))
 	switch answer.Code {
 	case remoting.SystemBusy, flowControl, remoting.ServiceNotAvailable, remoting.GoAway:
-		p.c.o.Logger.Debug("refused for now; trying again", "address", sent.Address, "error", err)
 		return true, err
 	}
 	return false, err

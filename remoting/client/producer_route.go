@@ -38,9 +38,14 @@ func (p *Producer) firstLook(ctx context.Context) error {
 	end := time.Now().Add(p.o.Patience)
 	for wait := retryLeast; ; wait = min(2*wait, retryMost) {
 		err := p.look(ctx, 0)
-		if err == nil || errors.Is(err, ErrNoTopic) || errors.Is(err, ErrNoQueue) {
+		if err == nil {
+			p.trouble.over(p.c.o.Logger)
+			return nil
+		}
+		if hopeless(err) || ctx.Err() != nil {
 			return err
 		}
+		p.trouble.failed(p.c.o.Logger, p.o.Patience, err)
 		if !time.Now().Add(wait).Before(end) || !pause(ctx, wait) {
 			return err
 		}
@@ -96,7 +101,7 @@ func (p *Producer) ask(ctx context.Context) error {
 		last := slices.MaxFunc(queues, func(a, b Queue) int { return int(a.QueueID) - int(b.QueueID) })
 		queues = slices.DeleteFunc(queues, func(q Queue) bool { return !slices.Contains(p.o.Queues, q.QueueID) })
 		if len(queues) == 0 {
-			return fmt.Errorf("topic %s, queue %v: %w: it has 0 to %d", p.topic, p.o.Queues, ErrNoQueue, last.QueueID)
+			return fmt.Errorf("topic %s, %s: %w: it has 0 to %d", p.topic, queueNumbers(p.o.Queues), ErrNoQueue, last.QueueID)
 		}
 	}
 	p.route.Store(&producerRoute{route, queues, make(chan struct{})})

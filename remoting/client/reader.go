@@ -108,7 +108,7 @@ func (c *Client) OpenReader(ctx context.Context, o ReaderOptions) (*Reader, erro
 	if len(queues) == 0 {
 		r.cancel()
 		if o.Queues != nil {
-			return nil, fmt.Errorf("topic %s has no queue %v that can be read: it has %d", o.Topic, o.Queues, len(route.Readable()))
+			return nil, fmt.Errorf("topic %s, %s: there is none to read; it has %d", o.Topic, queueNumbers(o.Queues), len(route.Readable()))
 		}
 		return nil, fmt.Errorf("topic %s has no queue that can be read (its perm forbids it, or it has none)", o.Topic)
 	}
@@ -220,7 +220,7 @@ func (r *Reader) Consumed(m *Received) {
 }
 
 // Close ends the reader. With a group it stores how far that is, and leaves it; the
-// error says what could not be stored.
+// error says what could not be stored; ErrSlaveCommit, that only a slave has it.
 func (r *Reader) Close(ctx context.Context) error {
 	r.mu.Lock()
 	closed := r.mu.closed

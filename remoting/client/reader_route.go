@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/haengine/haengine/remoting"
 )
 
 // node chooses where a queue is read: the node that was suggested, the master, or
@@ -75,6 +77,7 @@ func (r *Reader) answered(addr string, err error) {
 			delete(r.mu.refused, addr)
 			r.c.o.Logger.Info("reading again", "address", addr)
 		}
+	case r.ctx.Err() != nil && errors.Is(err, remoting.ErrClosed): // by the reader's own end
 	case errors.As(err, &failed) && codeOf(err) < 0 && !errors.Is(err, context.Canceled):
 		if time.Now().After(r.mu.refused[addr]) {
 			r.c.o.Logger.Warn("a broker's node does not answer", "address", addr, "error", err)

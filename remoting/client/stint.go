@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -26,6 +27,7 @@ type stint struct {
 	heads    []*Received
 	seen     int64 // up to where the queue was looked at
 	known    bool  // end is known
+	begun    int64 // where it was begun
 	end      int64 // of the queue when it was begun
 	waits    bool  // it makes no progress, and others need not wait for it
 	over     bool
@@ -120,8 +122,14 @@ func (s *stint) run() {
 	}
 }
 
+// errBeyond means that an offset is beyond the end of its queue.
+var errBeyond = errors.New("there is no such offset")
+
 // hopeless tells an answer that time does not change.
 func (s *stint) hopeless(err error) bool {
+	if errors.Is(err, errBeyond) {
+		return true
+	}
 	switch codeOf(err) {
 	case remoting.NoPermission, remoting.GroupNotExist, remoting.InvalidParameter, remoting.RequestCodeNotSupported, subscriptionParseFailed:
 		return true
@@ -194,9 +202,12 @@ func (s *stint) start(addr string, id int64) error {
 	if err != nil {
 		return err
 	}
+	if s.position.IsOffset() && id == 0 && from > end && !s.r.o.Follow { // of a slave, its master may have it
+		return fmt.Errorf("topic %s queue %d: %w: it ends at %d, and was to be read from %d", s.queue.Topic, s.queue.QueueID, errBeyond, end, from)
+	}
 	s.next = from
 	s.note(func() {
-		s.seen, s.end, s.known = from, end, true
+		s.seen, s.begun, s.end, s.known = from, from, end, true
 		s.settle() // the group is here, if nothing comes, too
 	})
 	return nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/haengine/haengine/remoting"
 )
@@ -130,4 +131,20 @@ func compareQueues(a, b Queue) int {
 		return c
 	}
 	return int(a.QueueID) - int(b.QueueID)
+}
+
+// queueNumbers names queues for people.
+func queueNumbers(ids []int32) string {
+	var b strings.Builder
+	b.WriteString("queue")
+	if len(ids) > 1 {
+		b.WriteString("s")
+	}
+	for i, id := range ids {
+		if i > 0 {
+			b.WriteString(",")
+		}
+		fmt.Fprintf(&b, " %d", id)
+	}
+	return b.String()
 }

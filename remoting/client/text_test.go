@@ -75,12 +75,13 @@ func TestPositionsAreRead(t *testing.T) {
 	for text, want := range map[string]Position{
 		"first": First(), "last": Last(), "0": AtOffset(0), "17": AtOffset(17), "10m": At(now.Add(-10 * time.Minute)),
 		"2026-05-04T03:00:00Z": At(now.Add(-121 * time.Second)), "0s": At(now),
+		"now": Last(), "2d": At(now.AddDate(0, 0, -2)), "2026-05-03": At(time.Date(2026, 5, 3, 0, 0, 0, 0, now.Location())),
 	} {
 		if got, err := ParsePosition(text, now); err != nil || got.kind != want.kind || got.offset != want.offset || !got.at.Equal(want.at) {
 			t.Errorf("%s: %+v %v, want %+v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "-1", "-10m", "First", "10", "2026-05-04"} {
+	for _, text := range []string{"", "-1", "-10m", "First", "10", "2026-05-32", "-1d", "d", "1d2h"} {
 		if got, err := ParsePosition(text, now); err == nil && text != "10" {
 			t.Errorf("%q is %+v", text, got)
 		}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,6 +31,23 @@ type TopicSettings struct {
 	Perm        int32             `json:"perm"`
 	Order       bool              `json:"order"`
 	Attributes  map[string]string `json:"attributes"`
+}
+
+// String is for people.
+func (s TopicSettings) String() string {
+	return fmt.Sprintf("queues %d to read, %d to write, perm %s", s.ReadQueues, s.WriteQueues, PermText(s.Perm))
+}
+
+// PermText names what a topic's perm allows: rw, r, w or -.
+func PermText(perm int32) string {
+	text := ""
+	if perm&remoting.PermRead != 0 {
+		text += "r"
+	}
+	if perm&remoting.PermWrite != 0 {
+		text += "w"
+	}
+	return cmp.Or(text, "-")
 }
 
 // QueueState is a queue's range of offsets.
@@ -176,8 +194,7 @@ func (c *Client) CreateTopic(ctx context.Context, topic string, s TopicSettings)
 			return nil, err
 		}
 		if there.ReadQueues != s.ReadQueues || there.WriteQueues != s.WriteQueues || there.Perm != s.Perm {
-			return nil, fmt.Errorf("topic %s is there already at %s, with %d queues to read, %d to write and perm %d; not changed to %d, %d and %d",
-				topic, addr, there.ReadQueues, there.WriteQueues, there.Perm, s.ReadQueues, s.WriteQueues, s.Perm)
+			return nil, fmt.Errorf("topic %s is there already at %s, with %v; not changed to %v", topic, addr, there, s)
 		}
 	}
 	for _, addr := range created {
