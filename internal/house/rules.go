@@ -74,7 +74,9 @@ func Project() Rules {
 		},
 		Rooms: []Room{
 			{Package: "internal/e2e", Imports: []string{commitlog}},
-			{Package: "interop", Imports: []string{engine, commitlog}},
+			{Package: "interop", Imports: []string{engine, commitlog, Module + "/interop/rocketmq"}},
+			{Package: "interop/clients", Imports: []string{Module + "/remoting", Module + "/interop/rocketmq"}},
+			{Package: "interop/rocketmq"},
 			{
 				// A module of its own: what haengine is compared with is nothing that it needs.
 				Package: "bench/peers",

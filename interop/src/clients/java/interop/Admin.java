@@ -1,0 +1,28 @@
+package interop;
+
+import java.io.ByteArrayOutputStream;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.apache.rocketmq.tools.command.MQAdminStartup;
+
+/** mqadmin as its script starts it, with what it prints. One command at a time: it prints to the process' standard output. */
+final class Admin {
+    private Admin() { }
+
+    static synchronized Map<String, Object> run(String servers, String arguments) {
+        List<String> words = new ArrayList<>(List.of(arguments.split(" ")));
+        words.addAll(List.of("-n", servers));
+        ByteArrayOutputStream said = new ByteArrayOutputStream();
+        PrintStream before = System.out;
+        System.setOut(new PrintStream(said, true, StandardCharsets.UTF_8));
+        try {
+            MQAdminStartup.main0(words.toArray(new String[0]), null);
+        } finally {
+            System.setOut(before);
+        }
+        return Output.map("text", said.toString(StandardCharsets.UTF_8));
+    }
+}

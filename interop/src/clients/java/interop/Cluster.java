@@ -1,0 +1,89 @@
+package interop;
+
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.rocketmq.client.ClientConfig;
+import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
+
+/** A cluster by its name servers, and the clients of it that scenarios share. */
+@SuppressWarnings("deprecation") // the pull consumer: the only one that reads what it is told to
+final class Cluster {
+    private static final AtomicInteger instances = new AtomicInteger();
+
+    final String servers;
+    private DefaultMQProducer producer;
+    private DefaultMQAdminExt admin;
+    private DefaultMQPullConsumer reader;
+
+    Cluster(String servers) {
+        this.servers = servers;
+    }
+
+    /**
+     * A client that is one of its own: a connection to each address for itself. It looks for routes and stores its offsets each
+     * second, not each 30 and 5, so that scenarios are short.
+     */
+    <T extends ClientConfig> T configure(T client) {
+        client.setNamesrvAddr(servers);
+        client.setInstanceName("interop-" + ProcessHandle.current().pid() + "-" + instances.incrementAndGet());
+        client.setPollNameServerInterval(1000);
+        client.setPersistConsumerOffsetInterval(1000);
+        client.setClientCallbackExecutorThreads(2);
+        client.setVipChannelEnabled(false);
+        return client;
+    }
+
+    synchronized DefaultMQProducer producer() throws Exception {
+        if (producer == null) {
+            DefaultMQProducer p = configure(new DefaultMQProducer("interop-producer"));
+            p.setSendMsgTimeout(20_000); // the machine may be busy
+            p.setMaxMessageSize(64 << 20); // the broker is to say no
+            p.start();
+            producer = p;
+        }
+        return producer;
+    }
+
+    synchronized DefaultMQPullConsumer reader() throws Exception {
+        if (reader == null) {
+            DefaultMQPullConsumer c = configure(new DefaultMQPullConsumer("interop-reader"));
+            c.start();
+            reader = c;
+        }
+        return reader;
+    }
+
+    synchronized DefaultMQAdminExt admin() throws Exception {
+        if (admin == null) {
+            DefaultMQAdminExt a = configure(new DefaultMQAdminExt());
+            a.start();
+            admin = a;
+        }
+        return admin;
+    }
+
+    /** Makes a topic on the masters, and waits until it has a route. */
+    void createTopic(TopicConfig topic) throws Exception {
+        for (var broker : admin().examineBrokerClusterInfo().getBrokerAddrTable().values()) {
+            String master = broker.getBrokerAddrs().get(0L);
+            if (master != null) admin().createAndUpdateTopicConfig(master, topic);
+        }
+        Place.until(() -> {
+            try {
+                return !admin().examineTopicRouteInfo(topic.getTopicName()).getQueueDatas().isEmpty();
+            } catch (Exception e) {
+                return false; // not yet
+            }
+        });
+    }
+
+    Set<String> addresses() throws Exception {
+        Set<String> all = new TreeSet<>();
+        for (var broker : admin().examineBrokerClusterInfo().getBrokerAddrTable().values()) all.addAll(broker.getBrokerAddrs().values());
+        return all;
+    }
+}
