@@ -15,14 +15,16 @@ final class Admin {
     static synchronized Map<String, Object> run(String servers, String arguments) {
         List<String> words = new ArrayList<>(List.of(arguments.split(" ")));
         words.addAll(List.of("-n", servers));
-        ByteArrayOutputStream said = new ByteArrayOutputStream();
-        PrintStream before = System.out;
+        ByteArrayOutputStream said = new ByteArrayOutputStream(), complained = new ByteArrayOutputStream();
+        PrintStream out = System.out, err = System.err;
         System.setOut(new PrintStream(said, true, StandardCharsets.UTF_8));
+        System.setErr(new PrintStream(complained, true, StandardCharsets.UTF_8));
         try {
             MQAdminStartup.main0(words.toArray(new String[0]), null);
         } finally {
-            System.setOut(before);
+            System.setOut(out);
+            System.setErr(err);
         }
-        return Output.map("text", said.toString(StandardCharsets.UTF_8));
+        return Output.map("text", said.toString(StandardCharsets.UTF_8), "complaint", complained.toString(StandardCharsets.UTF_8));
     }
 }

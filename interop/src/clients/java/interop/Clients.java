@@ -3,7 +3,6 @@ package interop;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.TreeMap;
-import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 
@@ -34,30 +33,29 @@ final class Clients {
         Map<String, Cluster> clusters = new HashMap<>();
         Output.line(Output.map("event", "serving", "scenarios", scenarios.keySet()));
         Input.serve((command, argument) -> {
+            Map<String, String> given = Options.pairs(argument, "id", "scenario", "namesrv", "master", "name", "arguments");
+            Scenario scenario = scenarios.get(given.getOrDefault("scenario", ""));
             if (command.equals("mqadmin")) {
-                Map<String, String> given = Options.pairs(argument, "id", "namesrv", "arguments");
-                threads.execute(() -> Output.line(result(given.get("id"), () -> Admin.run(given.get("namesrv"), given.get("arguments")))));
-                return Output.map("event", "begun", "id", given.get("id"));
+                scenario = place -> {
+                    String arguments = given.get("arguments");
+                    return Admin.run(place.cluster.servers, arguments.contains(" ID") ? arguments.replace(" ID", " " + Failover.id(place)) : arguments);
+                };
+            } else if (!command.equals("run")) {
+                return null;
             }
-            if (!command.equals("run")) return null;
-            Map<String, String> given = Options.pairs(argument, "id", "scenario", "namesrv", "name");
-            Scenario scenario = scenarios.get(given.get("scenario"));
             if (scenario == null) return null;
             Cluster cluster = clusters.computeIfAbsent(given.get("namesrv"), Cluster::new);
-            threads.execute(() -> Output.line(result(given.get("id"), () -> {
-                try (Place place = new Place(cluster, given.get("name"))) {
-                    return scenario.run(place);
-                }
-            })));
+            Scenario work = scenario;
+            threads.execute(() -> Output.line(result(given.get("id"), work, new Place(cluster, given.get("name")))));
             return Output.map("event", "begun", "id", given.get("id"));
         });
     }
 
-    private static Map<String, Object> result(String id, Callable<Map<String, Object>> work) {
+    private static Map<String, Object> result(String id, Scenario scenario, Place place) {
         long begun = System.nanoTime();
         Map<String, Object> line = Output.map("event", "result", "id", id);
-        try {
-            line.put("result", work.call());
+        try (place) {
+            line.put("result", scenario.run(place));
         } catch (Throwable e) {
             e.printStackTrace();
             line.put("result", Output.map("exception", Failures.name(e)));

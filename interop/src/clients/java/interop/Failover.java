@@ -54,6 +54,11 @@ final class Failover {
         return found;
     }
 
+    /** The id of a message of what was prepared. */
+    static String id(Place place) {
+        return of(place).id;
+    }
+
     /** A group that is running and has part of the messages, one that had them and is gone, a producer. */
     private static Map<String, Object> prepare(Place place) throws Exception {
         place.createTopic(4);
@@ -67,9 +72,10 @@ final class Failover {
         running.suspend(); // of what is sent now it gets a few: pulls that wait already end
         DefaultMQProducer producer = place.cluster.configure(new DefaultMQProducer(place.group + "-producer"));
         producer.start();
-        String id = producer.send(new Message(place.topic, "tag", "key-" + FIRST, Place.body(FIRST))).getOffsetMsgId();
+        List<MessageQueue> queues = place.queues();
+        String id = producer.send(new Message(place.topic, "tag", "key-" + FIRST, Place.body(FIRST)), queues.get(FIRST % queues.size())).getOffsetMsgId();
         place.send(FIRST + 1, ALL);
-        prepared.put(place.cluster.servers + " " + place.topic, new Prepared(running, heard, producer, place.queues(), id));
+        prepared.put(place.cluster.servers + " " + place.topic, new Prepared(running, heard, producer, queues, id));
         return Output.map("heard", both, "distinct", gone.numbers().size());
     }
 

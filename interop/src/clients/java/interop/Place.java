@@ -13,6 +13,7 @@ import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.PullStatus;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendStatus;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
@@ -75,7 +76,8 @@ final class Place implements AutoCloseable {
     void send(int from, int to) throws Exception {
         List<MessageQueue> queues = queues();
         for (int i = from; i < to; i++) {
-            producer().send(new Message(topic, "tag", "key-" + i, body(i)), queues.get(i % queues.size()));
+            SendStatus status = producer().send(new Message(topic, "tag", "key-" + i, body(i)), queues.get(i % queues.size())).getSendStatus();
+            if (status != SendStatus.SEND_OK) throw new IllegalStateException("a send ended with " + status);
         }
     }
 

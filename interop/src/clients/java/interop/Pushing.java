@@ -119,8 +119,8 @@ final class Pushing {
         });
         place.send(0, 3);
         List<MessageExt> dead = place.read("%DLQ%" + place.group, 3);
-        Map<Integer, Object> seen = new TreeMap<>();
-        times.forEach((number, all) -> seen.put(number, all.stream().sorted().toList()));
+        Map<String, Object> seen = new TreeMap<>();
+        times.forEach((number, all) -> seen.put("" + number, all.stream().sorted().toList()));
         return Output.map("times", seen, "same", new TreeMap<>(same), "dead", new java.util.TreeSet<>(Sent.numbers(dead)), "dead_messages", dead.size(),
             "dead_times", dead.stream().map(MessageExt::getReconsumeTimes).distinct().sorted().toList(),
             "dead_topic", dead.stream().map(m -> place.topic.equals(m.getProperty("RETRY_TOPIC"))).distinct().toList());
@@ -140,7 +140,10 @@ final class Pushing {
         return Output.map("before", before.count(), "after", after.count(), "first_after", after.numbers().iterator().next());
     }
 
-    /** A new group that begins at the end gets what comes after. */
+    /**
+     * A new group that wants to begin at the end. Of a topic whose first message is in memory still it gets everything: the
+     * broker tells it to begin at 0.
+     */
     private static Map<String, Object> last(Place place) throws Exception {
         place.createTopic(4);
         place.send(0, 20);
@@ -150,24 +153,27 @@ final class Pushing {
         start(consumer, heard.as("member"));
         Place.until(() -> queues(consumer, place.topic) == 4);
         place.send(20, 40);
-        Place.until(() -> heard.numbers().size() >= 20);
-        return Output.map("messages", heard.count(), "from", heard.numbers().iterator().next());
+        return all(heard);
     }
 
-    /** A new group that begins at a time. Its text has whole seconds. */
+    /** A new group that wants to begin at a time, to the same effect. */
     private static Map<String, Object> time(Place place) throws Exception {
         place.createTopic(4);
         place.send(0, 20);
         Thread.sleep(2100);
         long time = System.currentTimeMillis();
-        Thread.sleep(1100);
+        Thread.sleep(1100); // the text has whole seconds
         place.send(20, 40);
         Heard heard = new Heard();
         DefaultMQPushConsumer consumer = place.push(place.group, "*");
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_TIMESTAMP);
         consumer.setConsumeTimestamp(UtilAll.timeMillisToHumanString3(time));
         start(consumer, heard.as("member"));
-        Place.until(() -> heard.numbers().size() >= 20);
-        return Output.map("messages", heard.count(), "from", heard.numbers().iterator().next());
+        return all(heard);
+    }
+
+    private static Map<String, Object> all(Heard heard) throws Exception {
+        Place.until(() -> heard.numbers().size() == 40);
+        return Output.map("messages", heard.count(), "distinct", heard.numbers().size());
     }
 }
