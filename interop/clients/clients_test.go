@@ -98,7 +98,7 @@ func (f *field) warm() {
 		}
 		for _, c := range append(p.at[:len(p.at):len(p.at)], p.mixed...) {
 			all.Go(func() {
-				if o := p.client.run(c, "warm", "warm"); o.result != `{"up":true}` {
+				if o := p.client.run(c, "warm", "warm"); o.result != `{"last":"SEND_OK","up":true}` {
 					f.t.Errorf("%s does not come up: %s %s", c.name, o.result, o.text)
 				}
 			})

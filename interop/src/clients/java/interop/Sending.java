@@ -40,14 +40,16 @@ final class Sending {
 
     /** Sends until a message is stored at the slave, too: the cluster is up. */
     private static Map<String, Object> warm(Place place) throws Exception {
+        String[] last = new String[1];
         boolean up = Place.until(() -> {
             try {
-                return place.producer().send(message(place, 0)).getSendStatus() == SendStatus.SEND_OK;
+                last[0] = place.producer().send(message(place, 0)).getSendStatus().name();
             } catch (Exception e) {
-                return false; // no route yet
+                last[0] = e.toString(); // no route yet
             }
+            return last[0].equals(SendStatus.SEND_OK.name());
         });
-        return Output.map("up", up);
+        return Output.map("last", last[0], "up", up);
     }
 
     /** The first send makes the topic. */
