@@ -8,7 +8,7 @@ import (
 )
 
 var (
-	moment    = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+`)
+	moment    = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(,\d+)?`)
 	anAddress = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 	spaces    = regexp.MustCompile(`[ \t]+`)
 	anID      = regexp.MustCompile(`[0-9A-F]{32}`)
@@ -17,7 +17,7 @@ var (
 // canonical makes what mqadmin printed comparable: without times, addresses and
 // offsets in the log, and of lists only what the test made. A time that is none is
 // told from one.
-func canonical(arguments string, at *cluster, text string) string {
+func canonical(arguments, prefix string, at *cluster, text string) string {
 	text = strings.NewReplacer(at.master, "MASTER", at.slave, "SLAVE").Replace(text)
 	text = anAddress.ReplaceAllString(text, "ADDRESS")
 	text = moment.ReplaceAllStringFunc(text, func(time string) string {
@@ -49,7 +49,7 @@ func canonical(arguments string, at *cluster, text string) string {
 		lines = ends(lines)
 	case name == "topicList" || arguments == "consumerProgress":
 		lines = slices.DeleteFunc(lines, func(line string) bool {
-			return !strings.Contains(line, prepare) || strings.Contains(line, "%") || !strings.HasPrefix(line, "J") || strings.Contains(line, "-made")
+			return !strings.Contains(line, prepare) || strings.Contains(line, "%") || !strings.HasPrefix(line, prefix) || strings.Contains(line, "-made")
 		})
 		slices.Sort(lines)
 	case name == "consumerProgress":

@@ -84,6 +84,9 @@ func newField(t *testing.T) *field {
 		group4.ready()
 	}
 	group5.ready()
+	for _, c := range f.clusters {
+		c.registered(t)
+	}
 	f.warm()
 	return f
 }
@@ -129,7 +132,7 @@ func (f *field) run(part int, scenarios []scenario, name string, one bool) {
 			for _, c := range at {
 				all.Go(func() {
 					o := p.client.run(c, s.name, topic)
-					f.results.put(key{part, i, s.name, p.name, c.name}, note{s.title, s.why, s.alone}, o)
+					f.results.put(key{part, i, s.name, p.name, c.name}, note{s.title, s.reason(p.client), s.apart(p.client)}, o)
 				})
 			}
 		}
@@ -152,12 +155,12 @@ func (f *field) admin(part int, commands []command) {
 					}
 					arguments := strings.NewReplacer("MASTER", at.master, "SLAVE", at.slave, "TOPIC", p.prefix+"-"+prepare).Replace(c.text)
 					o := p.client.mqadmin(at, arguments, prepare)
-					b, err := json.Marshal(canonical(c.text, at, o.text))
+					b, err := json.Marshal(canonical(c.text, p.prefix, at, o.text))
 					if err != nil {
 						f.t.Error(err)
 					}
 					o.result = string(b)
-					f.results.put(key{part, i, c.text, p.name, at.name}, note{"`" + c.text + "`", c.why, false}, o)
+					f.results.put(key{part, i, c.text, p.name, at.name}, note{"`" + c.text + "`", c.why, c.why == deaf && p.version == rocketmq.V5}, o)
 				}
 			})
 		}

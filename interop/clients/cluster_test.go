@@ -100,8 +100,8 @@ func (g *group) cluster(t testing.TB, names string) *cluster {
 	t.Helper()
 	dir, ha := t.TempDir(), address(rocketmq.FreePort(t))
 	c := &cluster{name: control, names: names, master: address(rocketmq.FreePort(t)), slave: address(rocketmq.FreePort(t)), kill: g.masters.Kill}
-	// A slave of 5.5.0 cannot read its master's offsets as soon as somebody has pulled:
-	// they have a field that it does not know, with numbers as keys.
+	// A slave of 5.5.0 cannot read its master's offsets when they have a field that it
+	// does not know, with numbers as keys: its JSON library refuses them there.
 	c.deafToOffsets = g.version == rocketmq.V5
 	g.broker(g.masters, filepath.Join(dir, "master"), "SYNC_MASTER", c.master, ha, c.names)
 	g.slave(t, c, filepath.Join(dir, "slave"), ha)
@@ -144,6 +144,20 @@ func call(addr string, code int32) ([]byte, error) {
 		return nil, err
 	}
 	return answer.Body, answer.Err()
+}
+
+// registered waits until name servers know master and slave. A producer that begins
+// while there is only a slave never gets a route for a topic that it is to make.
+func (c *cluster) registered(t testing.TB) {
+	t.Helper()
+	var body []byte
+	var err error
+	for end := time.Now().Add(rocketmq.Patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if body, err = call(c.names, remoting.CodeGetClusterInfo); strings.Contains(string(body), c.master) && strings.Contains(string(body), c.slave) {
+			return
+		}
+	}
+	t.Fatalf("%s: the name server knows %s: %v", c.name, body, err)
 }
 
 // followed waits until the slave has all that its master has: the log, the topics

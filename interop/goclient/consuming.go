@@ -224,6 +224,16 @@ func pushRetry(p *place) (result, error) {
 	return result{"times": maps.Clone(times), "dead": len(dead), "dead_all": whole(numbers, 0, 3)}, nil
 }
 
+// settled tells whether a consumer's own offsets are at the end of all its queues.
+func settled(c rocketmq.PushConsumer) bool {
+	for _, behind := range c.GetOffsetDiffMap() {
+		if behind != 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // pushContinue has a group come back and go on where it stopped.
 func pushContinue(p *place) (result, error) {
 	if err := p.createTopic(p.topic, 4); err != nil {
@@ -237,7 +247,7 @@ func pushContinue(p *place) (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	until(func() bool { return before.count() >= 20 })
+	until(func() bool { return before.count() >= 20 && settled(c) })
 	if err := c.Shutdown(); err != nil { // stores its offsets
 		return nil, err
 	}

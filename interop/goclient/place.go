@@ -106,8 +106,11 @@ func (p *place) createTopic(topic string, queues int) error {
 	if err != nil {
 		return err
 	}
-	err = a.CreateTopic(background, admin.WithTopicCreate(topic), admin.WithBrokerAddrCreate(p.master), admin.WithReadQueueNums(queues), admin.WithWriteQueueNums(queues))
-	if err != nil {
+	create := func() bool { // its time of 5 s is too short when the machine is busy
+		err = a.CreateTopic(background, admin.WithTopicCreate(topic), admin.WithBrokerAddrCreate(p.master), admin.WithReadQueueNums(queues), admin.WithWriteQueueNums(queues))
+		return err == nil
+	}
+	if !until(create) {
 		return fmt.Errorf("create %s: %w", topic, err)
 	}
 	if !until(func() bool { q, err := p.queues(topic); return err == nil && len(q) == queues }) {

@@ -1,8 +1,12 @@
 package interop;
 
 import java.io.ByteArrayOutputStream;
+import java.io.IOException;
 import java.io.PrintStream;
+import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -11,6 +15,17 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
 /** mqadmin as its script starts it, with what it prints. One command at a time: it prints to the process' standard output. */
 final class Admin {
     private Admin() { }
+
+    static {
+        try { // 4.x does nothing without its logging's configuration
+            Path home = Files.createTempDirectory("interop-mqadmin");
+            Path conf = Files.createDirectory(home.resolve("conf"));
+            Files.writeString(conf.resolve("logback_tools.xml"), "<configuration/>");
+            System.setProperty("rocketmq.home.dir", home.toString());
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
 
     static synchronized Map<String, Object> run(String servers, String arguments) {
         List<String> words = new ArrayList<>(List.of(arguments.split(" ")));

@@ -5,6 +5,7 @@ import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.remoting.exception.RemotingException;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /** A cluster by its name servers, and the clients of it that scenarios share. */
@@ -57,18 +58,27 @@ final class Cluster {
 
     synchronized DefaultMQAdminExt admin() throws Exception {
         if (admin == null) {
-            DefaultMQAdminExt a = configure(new DefaultMQAdminExt());
+            DefaultMQAdminExt a = configure(new DefaultMQAdminExt(60_000)); // the machine may be busy
             a.start();
             admin = a;
         }
         return admin;
     }
 
+    private boolean create(String master, TopicConfig topic) throws Exception {
+        try {
+            admin().createAndUpdateTopicConfig(master, topic);
+            return true;
+        } catch (RemotingException e) {
+            return false; // the machine is busy; to make it twice is the same as once
+        }
+    }
+
     /** Makes a topic on the masters, and waits until it has a route. */
     void createTopic(TopicConfig topic) throws Exception {
         for (var broker : admin().examineBrokerClusterInfo().getBrokerAddrTable().values()) {
             String master = broker.getBrokerAddrs().get(0L);
-            if (master != null) admin().createAndUpdateTopicConfig(master, topic);
+            if (master != null) Place.until(() -> create(master, topic));
         }
         Place.until(() -> {
             try {

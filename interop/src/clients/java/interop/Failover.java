@@ -67,7 +67,8 @@ final class Failover {
         Place stays = new Place(place.cluster, place.topic); // what it opens does not end with this scenario
         DefaultMQPushConsumer running = Pushing.start(stays.push(place.group + "-running", "*"), heard.as("member"));
         DefaultMQPushConsumer leaves = Pushing.start(place.push(place.group + "-gone", "*"), gone.as("member"));
-        boolean both = Place.until(() -> heard.count() >= FIRST && gone.count() >= FIRST);
+        boolean both = Place.until(() -> heard.count() >= FIRST && gone.count() >= FIRST
+            && Pushing.stored(place, leaves) == FIRST && Pushing.stored(place, running) == FIRST);
         leaves.shutdown();
         running.suspend(); // of what is sent now it gets a few: pulls that wait already end
         DefaultMQProducer producer = place.cluster.configure(new DefaultMQProducer(place.group + "-producer"));
@@ -152,7 +153,7 @@ final class Failover {
         for (MessageQueue queue : queues) consumer.seek(queue, 5);
         List<MessageExt> found = Pulling.poll(consumer, ALL - 20, Place.PATIENCE_SECONDS);
         return Output.map("queues", queues.size(), "messages", found.size(), "distinct", new TreeSet<>(Sent.numbers(found)).size(),
-            "by_zero", consumer.offsetForTimestamp(queues.get(0), 0L));
+            "by_time", Failures.of(() -> consumer.offsetForTimestamp(queues.get(0), 0L)));
     }
 
     /** Pulls by hand, and what is known of a queue. */
@@ -173,8 +174,8 @@ final class Failover {
         });
         MessageQueue queue = queues.get(0);
         PullResult end = consumer.pull(queue, "*", 15, 32), beyond = consumer.pull(queue, "*", 500, 32);
-        return Output.map("distinct", numbers.size(), "min", consumer.minOffset(queue), "max", consumer.maxOffset(queue), "by_zero", consumer.searchOffset(queue, 0),
-            "end", end.getPullStatus() + " " + end.getNextBeginOffset(), "beyond", beyond.getPullStatus() + " " + beyond.getNextBeginOffset());
+        return Output.map("distinct", numbers.size(), "min", Failures.of(() -> consumer.minOffset(queue)), "max", Failures.of(() -> consumer.maxOffset(queue)),
+            "by_time", Failures.of(() -> consumer.searchOffset(queue, 0)), "end", end.getPullStatus() + " " + end.getNextBeginOffset(), "beyond", beyond.getPullStatus() + " " + beyond.getNextBeginOffset());
     }
 
     /** Sends to a queue that was known, and to any. */

@@ -7,10 +7,12 @@ import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.store.ReadOffsetType;
 import org.apache.rocketmq.common.UtilAll;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
 
 /** Push consumers that take messages in any order. */
 @SuppressWarnings("deprecation") // the push consumer has its time as a text in one version only
@@ -37,6 +39,15 @@ final class Pushing {
     static int queues(DefaultMQPushConsumer consumer, String topic) {
         return (int) consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet().stream()
             .filter(queue -> queue.getTopic().equals(topic)).count();
+    }
+
+    /** The sum of the offsets that the broker has of a consumer: they follow what was consumed within a second. */
+    static long stored(Place place, DefaultMQPushConsumer consumer) throws Exception {
+        long sum = 0;
+        for (MessageQueue queue : place.queues()) {
+            sum += consumer.getDefaultMQPushConsumerImpl().getOffsetStore().readOffset(queue, ReadOffsetType.READ_FROM_STORE);
+        }
+        return sum;
     }
 
     /** Two members share the queues as soon as both are there, and one takes over all when the other leaves. */
@@ -132,8 +143,8 @@ final class Pushing {
         place.send(0, 20);
         Heard before = new Heard(), after = new Heard();
         DefaultMQPushConsumer first = start(place.push(place.group, "*"), before.as("member"));
-        Place.until(() -> before.count() >= 20);
-        first.shutdown(); // stores its offsets
+        Place.until(() -> before.count() >= 20 && stored(place, first) == 20);
+        first.shutdown();
         place.send(20, 40);
         start(place.push(place.group, "*"), after.as("member"));
         Place.until(() -> after.numbers().size() >= 20);
