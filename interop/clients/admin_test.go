@@ -53,7 +53,10 @@ func canonical(arguments, prefix string, at *cluster, text string) string {
 		})
 		slices.Sort(lines)
 	case name == "consumerProgress":
-		lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "Consume TPS") })
+		// A group has an offset in its retry topic as soon as it has asked there.
+		lines = slices.DeleteFunc(lines, func(line string) bool {
+			return strings.HasPrefix(line, "Consume TPS") || strings.HasPrefix(line, "%RETRY%")
+		})
 		slices.Sort(lines[min(1, len(lines)):])
 	case name == "queryMsgById":
 		lines = mapped(lines, messageField)

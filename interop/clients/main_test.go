@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 		program, goProgram = filepath.Join(dir, "haengine"), filepath.Join(dir, "goclient")
 		err = build("", program, "github.com/haengine/haengine/cmd/haengine")
 	}
-	if err == nil {
+	if err == nil && *fullFlag {
 		err = build("../goclient", goProgram, ".") // a module of its own
 	}
 	if err != nil {

@@ -98,7 +98,7 @@ var stdout sync.Mutex
 func say(r result) {
 	b, err := json.Marshal(r)
 	if err != nil {
-		b, _ = json.Marshal(result{"event": "failed", "reason": err.Error()})
+		b = fmt.Appendf(nil, `{"event":"failed","reason":%q}`, err)
 	}
 	stdout.Lock()
 	defer stdout.Unlock()

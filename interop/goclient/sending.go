@@ -61,10 +61,10 @@ func (s *sent) answers() (n int) {
 	return n
 }
 
-// result reads the topic and compares: the messages [0, count), each once, at the
-// offsets that were told.
-func (s *sent) result(p *place, count int) (result, error) {
-	found, err := p.read(p.topic, count)
+// result reads the topic and compares: the messages [0, sendCount), each once, at
+// the offsets that were told.
+func (s *sent) result(p *place) (result, error) {
+	found, err := p.read(p.topic, sendCount)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (s *sent) result(p *place, count int) (result, error) {
 		slices.Sort(offsets)
 	}
 	return result{
-		"status": s.status, "answers_complete": s.complete, "stored": len(found), "bodies_equal": whole(distinct, 0, count), "offsets_dense": dense,
+		"status": s.status, "answers_complete": s.complete, "stored": len(found), "bodies_equal": whole(distinct, 0, sendCount), "offsets_dense": dense,
 		"offsets_as_told": len(s.offsets) == 0 || maps.EqualFunc(s.offsets, stored, slices.Equal[[]int64]), "ids_as_told": identified, "distinct_ids": len(unique),
 	}, nil
 }
@@ -114,7 +114,7 @@ func sendSync(p *place) (result, error) {
 		r, err := out.SendSync(background, p.message(n))
 		s.answer(r, err, 1)
 	}
-	return s.result(p, sendCount)
+	return s.result(p)
 }
 
 func sendAsync(p *place) (result, error) {
@@ -138,7 +138,7 @@ func sendAsync(p *place) (result, error) {
 		}
 	}
 	until(func() bool { return s.answers() == sendCount })
-	return s.result(p, sendCount)
+	return s.result(p)
 }
 
 func sendOneWay(p *place) (result, error) {
@@ -160,7 +160,7 @@ func sendOneWay(p *place) (result, error) {
 			return nil, err
 		}
 	}
-	return newSent().result(p, sendCount)
+	return newSent().result(p)
 }
 
 func sendBatch(p *place) (result, error) {
@@ -186,7 +186,7 @@ func sendBatch(p *place) (result, error) {
 		r, err := out.SendSync(background, batch...)
 		s.answer(r, err, 10)
 	}
-	return s.result(p, sendCount)
+	return s.result(p)
 }
 
 // sendOrderly has messages of one key go to one queue, in their order.
@@ -206,7 +206,7 @@ func sendOrderly(p *place) (result, error) {
 		r, err := out.SendSync(background, m)
 		s.answer(r, err, 1)
 	}
-	r, err := s.result(p, sendCount)
+	r, err := s.result(p)
 	if err != nil {
 		return nil, err
 	}
