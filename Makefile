@@ -3,7 +3,7 @@
 GO ?= go
 SIM_TIME ?= 10m
 
-.PHONY: help build test race lint fuzz sim mutants demo bench bench-suite bench-peers interop-full ci clean
+.PHONY: help build test race lint fuzz sim mutants demo bench bench-suite bench-peers interop-full clients-full ci clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ bench-peers: ## the same work on RocketMQ, NATS, Redis and Raft, 20 minutes; PEE
 
 interop-full: ## every case beside the real RocketMQ; writes the table of docs/interop.md
 	$(GO) test ./interop -count=1 -timeout 60m -full -table ../docs/interop.md
+
+clients-full: ## RocketMQ's clients at our nodes and at RocketMQ's; writes their table in docs/interop.md
+	$(GO) test ./interop/clients -count=1 -timeout 20m -full -table ../../docs/interop.md
 
 ci: ## everything that has to pass
 	.ci/run

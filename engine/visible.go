@@ -42,8 +42,10 @@ func ParseVisible(s string) (Visible, error) { return parse[Visible]("visible", 
 //
 // It may go back, when a slave is cut or a master starts again: a consumer that
 // is ahead of it waits. Any goroutine.
-func (e *Engine) VisibleOffset(v Visible) int64 {
-	offset := e.log.DispatchedOffset()
+func (e *Engine) VisibleOffset(v Visible) int64 { return e.visible(v, e.log.DispatchedOffset()) }
+
+// visible is the part of the log up to an offset that may be given to consumers.
+func (e *Engine) visible(v Visible, offset int64) int64 {
 	if v == VisibleFlushed {
 		offset = min(offset, e.log.FlushedOffset())
 	}
@@ -188,10 +190,11 @@ func (e *Engine) FirstStoreTime(topic string, queue int32) (ms, offset int64, ok
 }
 
 // AppendRecord appends the raw record that begins at an offset in the log to dst,
-// checked with its checksum. ErrOutOfRange: none begins there, or it is not
-// visible. It reads from the disk.
+// checked with its checksum. It need not be in its queue yet: who was told where
+// it is may ask at once. ErrOutOfRange: none begins there, or it is not visible.
+// It reads from the disk.
 func (e *Engine) AppendRecord(dst []byte, offset int64, v Visible) ([]byte, error) {
-	return e.log.AppendRecordAt(dst, offset, e.VisibleOffset(v))
+	return e.log.AppendRecordAt(dst, offset, e.visible(v, e.log.EndOffset()))
 }
 
 // EndOffset is one past the log's last byte.

@@ -202,3 +202,18 @@ func TestVisibleIsReadInAnyCase(t *testing.T) {
 		t.Error("no error")
 	}
 }
+
+// Queues are built behind the log, but a record's place in the log is known as soon
+// as its put returns, and whoever has it may ask there at once.
+func TestARecordIsFoundByItsPlaceWhenItsPutReturns(t *testing.T) {
+	e := openMaster(t, Options{})
+	for range 5000 {
+		r, err := e.Put(t.Context(), unwaited(&Message{Topic: "t", Body: []byte("body")}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.AppendRecord(nil, r.Offset, VisibleAppended); err != nil {
+			t.Fatalf("the queues end at %d of %d: %v", e.log.DispatchedOffset(), e.log.EndOffset(), err)
+		}
+	}
+}

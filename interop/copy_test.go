@@ -36,7 +36,7 @@ func everythingFromRocketMQ(c *trial) {
 	begun := time.Now()
 	s := openSlave(c, m.address, engine.Options{})
 	eventually(c, "the slave has something", func() bool { return s.Status().MaxOffset > 0 })
-	end := m.mixed(c.version, 2, 3<<20).number("max_offset")
+	end := m.mixed(c.version, 2, 3<<20).Number("max_offset")
 	s.has(end)
 	took := time.Since(begun)
 	if low := s.Status().MinOffset; low != 0 {
@@ -44,7 +44,7 @@ func everythingFromRocketMQ(c *trial) {
 	}
 	m.inSync()
 	s.close()
-	m.quit()
+	m.Quit()
 	n := c.version.mustMatch(c, m.store, s.store)
 	c.figure("%d messages, %d bytes in %d segments equal; %.1f s from the slave's start", n, end, (end+segmentBytes-1)/segmentBytes, took.Seconds())
 }
@@ -59,25 +59,25 @@ func lastSegmentFromRocketMQ(c *trial) {
 	m := c.version.master(c, store)
 	s := openSlave(c, m.address, engine.Options{})
 	eventually(c, "the slave has the end", func() bool { return s.Status().MaxOffset == m.end })
-	end := m.mixed(c.version, 2, 1<<20).number("max_offset")
+	end := m.mixed(c.version, 2, 1<<20).Number("max_offset")
 	s.has(end)
 	low := s.Status().MinOffset
 	if low != 2*segmentBytes || len(s.log.lines("level=WARN", fmt.Sprint("min_offset=", low))) != 1 {
 		c.Errorf("the copy begins at %d, the master's last segment did at %d; its log: %q", low, 2*segmentBytes, s.log.lines(""))
 	}
 	s.close()
-	m.quit()
+	m.Quit()
 	c.figure("%d messages from offset %d to %d equal", c.version.mustMatchFrom(c, low, m.store, s.store), low, end)
 }
 
 func emptySlaveOfRocketMQ(c *trial) {
 	m := c.version.master(c, filepath.Join(c.TempDir(), "real"))
 	s := openSlave(c, m.address, engine.Options{})
-	eventually(c, "the slave is connected", func() bool { return m.ask("status", "status").number("connections") == 1 })
-	end := m.mixed(c.version, 3, 2<<20).number("max_offset")
+	eventually(c, "the slave is connected", func() bool { return m.Ask("status", "status").Number("connections") == 1 })
+	end := m.mixed(c.version, 3, 2<<20).Number("max_offset")
 	s.has(end)
 	s.close()
-	m.quit()
+	m.Quit()
 	c.figure("%d messages equal", c.version.mustMatch(c, m.store, s.store))
 }
 
@@ -86,13 +86,13 @@ func slaveStoreContinued(c *trial) {
 	m.mixed(c.version, 4, 2<<20)
 	theirs := c.version.slave(c, filepath.Join(c.TempDir(), "copy"), m.address)
 	m.inSync()
-	theirs.quit()
+	theirs.Quit()
 	low, before := ends(c, theirs.store)
-	end := m.mixed(c.version, 5, 3<<20).number("max_offset")
+	end := m.mixed(c.version, 5, 3<<20).Number("max_offset")
 	s := openSlave(c, m.address, engine.Options{Store: theirs.store})
 	s.has(end)
 	s.close()
-	m.quit()
+	m.Quit()
 	n := c.version.mustMatchFrom(c, low, m.store, s.store)
 	c.figure("RocketMQ copied %d to %d, we %d to %d; %d messages equal", low, before, before, end, n)
 }
@@ -105,25 +105,25 @@ func putsOnOurReports(c *trial) {
 	if status := e["status"].(map[string]any); len(status) != 1 || status["PUT_OK"] == nil {
 		c.Errorf("puts ended with %v", status)
 	}
-	s.has(e.number("max_offset"))
+	s.has(e.Number("max_offset"))
 	s.close()
-	m.quit()
-	c.figure("%d puts, all PUT_OK; %d messages equal", e.number("puts"), c.version.mustMatch(c, m.store, s.store))
+	m.Quit()
+	c.figure("%d puts, all PUT_OK; %d messages equal", e.Number("puts"), c.version.mustMatch(c, m.store, s.store))
 }
 
 // latencyOfRocketMQsPuts lets RocketMQ's producer wait for our slave and for
 // RocketMQ's own, in turns, and compares.
 func latencyOfRocketMQsPuts(c *trial) {
 	m := c.version.master(c, filepath.Join(c.TempDir(), "real"), "--role", "SYNC_MASTER", "--segment-bytes", fmt.Sprint(64<<20))
-	alone := func() bool { return m.ask("status", "status").number("connections") == 1 }
+	alone := func() bool { return m.Ask("status", "status").Number("connections") == 1 }
 	measure := func(seconds int) (p50, p99 float64) {
 		eventually(c, "one slave is connected", alone)
 		m.inSync()
-		e := m.ask(fmt.Sprintf("phase size=1024,threads=1,seconds=%d", seconds), "phase")
+		e := m.Ask(fmt.Sprintf("phase size=1024,threads=1,seconds=%d", seconds), "phase")
 		if status := e["status"].(map[string]any); len(status) != 1 || status["PUT_OK"] == nil {
 			c.Fatalf("puts ended with %v", status)
 		}
-		return e.float("p50_us"), e.float("p99_us")
+		return e.Float("p50_us"), e.Float("p99_us")
 	}
 	var p50, p99 [2][]float64 // ours, RocketMQ's
 	stores := [2]string{filepath.Join(c.TempDir(), "ours"), filepath.Join(c.TempDir(), "copy")}
@@ -134,7 +134,7 @@ func latencyOfRocketMQsPuts(c *trial) {
 			stop = openSlave(c, m.address, engine.Options{Store: stores[0], SegmentBytes: 64 << 20}).close
 		} else {
 			s := c.version.slave(c, stores[1], m.address, "--segment-bytes", fmt.Sprint(64<<20))
-			stop = func() { s.quit() }
+			stop = func() { s.Quit() }
 		}
 		// A virtual machine that has just begun compiles beside the puts, which
 		// keeps processors awake that would sleep, and be slow to wake, between
@@ -144,7 +144,7 @@ func latencyOfRocketMQsPuts(c *trial) {
 		p50[side], p99[side] = append(p50[side], a), append(p99[side], b)
 		stop()
 	}
-	m.quit()
+	m.Quit()
 	c.figure("p50 %.0f (%.0f to %.0f) µs with our slave, %.0f (%.0f to %.0f) µs with RocketMQ's; p99 %.0f and %.0f µs; medians of 5",
 		median(p50[0]), slices.Min(p50[0]), slices.Max(p50[0]), median(p50[1]), slices.Min(p50[1]), slices.Max(p50[1]), median(p99[0]), median(p99[1]))
 	// On a machine whose processors sleep in between, turns differ twofold.
@@ -177,7 +177,7 @@ func everythingToRocketMQ(c *trial) {
 	x.fill(m, 3<<20)
 	m.acked(1)
 	end := m.Status().MaxOffset
-	s.quit()
+	s.Quit()
 	m.close()
 	n := c.version.mustMatch(c, s.store, m.store)
 	served := c.version.mustServe(c, s.store)
@@ -196,7 +196,7 @@ func lastSegmentToRocketMQ(c *trial) {
 	m.acked(1)
 	x.fill(m, 1<<20)
 	m.acked(1)
-	s.quit()
+	s.Quit()
 	m.close()
 	low, high := ends(c, s.store)
 	if low != 2*segmentBytes {
@@ -223,7 +223,7 @@ func putsOnRocketMQsReports(c *trial) {
 	if r := acked.Replicas; len(r) != 1 || r[0].AckedOffset != acked.MaxOffset {
 		c.Errorf("after the last put's PUT_OK at %d: %+v", acked.MaxOffset, r)
 	}
-	s.quit()
+	s.Quit()
 	m.close()
 	slices.Sort(took)
 	c.figure("%d messages equal; p50 %.0f µs, p99 %.0f µs", c.version.mustMatch(c, s.store, m.store), took[len(took)/2], took[len(took)*99/100])
@@ -295,29 +295,29 @@ func warnedOfV2(c *trial) {
 func (v version) mustServe(t testing.TB, store string) (count int64) {
 	t.Helper()
 	j := v.start(t, "recover", "--store", store, "--segment-bytes", fmt.Sprint(segmentBytes), "--read")
-	r := j.await("recovered")
+	r := j.Await("recovered")
 	if r["ok"] != true {
 		t.Fatalf("RocketMQ's recovery of %s: %v", store, r)
 	}
 	for {
 		select {
-		case e, ok := <-j.events:
+		case e, ok := <-j.Events:
 			switch {
 			case !ok:
-				t.Fatalf("%s ended with %v", j.name, j.cmd.ProcessState)
+				t.Fatalf("%s ended with %v", j.Name(), j.State())
 			case e["event"] == "failed":
 				t.Fatalf("RocketMQ cannot serve %s: %v", store, e)
 			case e["event"] == "queue":
-				count += e.number("messages")
+				count += e.Number("messages")
 			case e["event"] == "closed":
-				<-j.exited
-				if code := j.cmd.ProcessState.ExitCode(); code != 0 {
+				<-j.Exited()
+				if code := j.State().ExitCode(); code != 0 {
 					t.Fatalf("exit code %d", code)
 				}
 				return count
 			}
 		case <-time.After(2 * patience):
-			t.Fatalf("%s does not end", j.name)
+			t.Fatalf("%s does not end", j.Name())
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/haengine/haengine/engine"
+	"github.com/haengine/haengine/interop/rocketmq"
 )
 
 func TestBothSidesBearKillsCutsAndBadLinks(t *testing.T) {
@@ -33,16 +34,16 @@ func ourSlaveKilled(c *trial) {
 	for range kills {
 		s := serve(c, store, "--role", "SLAVE", "--master", m.address)
 		_, before := ends(c, store)
-		m.order("phase size=1000,threads=1,seconds=1")
+		m.Order("phase size=1000,threads=1,seconds=1")
 		eventually(c, "the slave goes on", func() bool { _, high := ends(c, store); return high > before })
 		s.kill()
-		m.await("phase")
+		m.Await("phase")
 	}
-	end := m.ask("status", "status").number("max_offset")
+	end := m.Ask("status", "status").Number("max_offset")
 	s := openSlave(c, m.address, engine.Options{Store: store})
 	s.has(end)
 	s.close()
-	m.quit()
+	m.Quit()
 	c.figure("%d messages equal after %d kills", c.version.mustMatch(c, m.store, store), kills)
 }
 
@@ -60,13 +61,13 @@ func realSlaveKilled(c *trial) {
 			r := m.Status().Replicas
 			return len(r) == 1 && r[0].AckedOffset > 0
 		})
-		s.kill()
+		s.Kill()
 		eventually(c, "it is gone", func() bool { return len(m.Status().Replicas) == 0 })
 		x.fill(m, 1<<19)
 	}
 	s := c.version.slave(c, store, m.address())
 	m.acked(1)
-	s.quit()
+	s.Quit()
 	m.close()
 	c.figure("%d messages equal after %d kills", c.version.mustMatch(c, store, m.store), kills)
 }
@@ -76,36 +77,36 @@ func realMasterKilled(c *trial) {
 	s := openSlave(c, m.address, engine.Options{})
 	const kills = 3
 	for i := range kills {
-		s.has(m.mixed(c.version, uint64(i), 1<<20).number("max_offset"))
-		m.order("phase size=1000,threads=1,seconds=60")
+		s.has(m.mixed(c.version, uint64(i), 1<<20).Number("max_offset"))
+		m.Order("phase size=1000,threads=1,seconds=60")
 		before := s.Status().MaxOffset
 		eventually(c, "the slave follows", func() bool { return s.Status().MaxOffset > before+(1<<19) })
-		m.kill()
+		m.Kill()
 		m = c.version.masterAt(c, m.store, m.port)
 	}
-	end := m.mixed(c.version, 9, 1<<20).number("max_offset")
+	end := m.mixed(c.version, 9, 1<<20).Number("max_offset")
 	s.has(end)
 	s.close()
-	m.quit()
+	m.Quit()
 	c.figure("%d messages equal after %d kills", c.version.mustMatch(c, m.store, s.store), kills)
 }
 
 func ourMasterKilled(c *trial) {
-	store, port := filepath.Join(c.TempDir(), "ours"), fmt.Sprint("127.0.0.1:", freePort(c))
+	store, port := filepath.Join(c.TempDir(), "ours"), fmt.Sprint("127.0.0.1:", rocketmq.FreePort(c))
 	args := []string{"--ha-listen", port, "--plain-history", "first", "--load", "2000,1000,0"}
 	d := serve(c, store, args...)
 	s := c.version.slave(c, filepath.Join(c.TempDir(), "real"), port)
 	const kills = 3
 	for range kills {
-		before := s.ask("status", "status").number("max_offset")
-		eventually(c, "the slave follows", func() bool { return s.ask("status", "status").number("max_offset") > before+(1<<19) })
+		before := s.Ask("status", "status").Number("max_offset")
+		eventually(c, "the slave follows", func() bool { return s.Ask("status", "status").Number("max_offset") > before+(1<<19) })
 		d.kill()
 		d = serve(c, store, args...)
 	}
 	d.kill()
 	m := openMaster(c, engine.Options{Store: store, HAListen: port})
 	m.acked(1)
-	s.quit()
+	s.Quit()
 	m.close()
 	c.figure("%d messages equal after %d kills", c.version.mustMatch(c, s.store, store), kills)
 }
@@ -121,16 +122,16 @@ func ourSlaveCut(c *trial) {
 	const cuts = 20
 	for range cuts {
 		before, n, some := s.Status().MaxOffset, r.accepted.Load(), int64(x.draw.IntN(5000))
-		m.order("phase size=300,threads=1,count=100")
+		m.Order("phase size=300,threads=1,count=100")
 		eventually(c, "the slave goes on", func() bool { return s.Status().MaxOffset > before+some })
 		r.cut()
 		eventually(c, "the slave is back", func() bool { return r.accepted.Load() > n })
-		m.await("phase")
+		m.Await("phase")
 	}
-	s.has(m.ask("status", "status").number("max_offset"))
+	s.has(m.Ask("status", "status").Number("max_offset"))
 	m.inSync()
 	s.close()
-	m.quit()
+	m.Quit()
 	c.figure("%d messages equal after %d cuts, in pieces of 1 to %d bytes", c.version.mustMatch(c, m.store, s.store), cuts, pieces)
 }
 
@@ -148,7 +149,7 @@ func realSlaveCut(c *trial) {
 		eventually(c, "the slave is back", func() bool { return r.accepted.Load() > n && len(m.Status().Replicas) == 1 })
 	}
 	m.acked(1)
-	s.quit()
+	s.Quit()
 	m.close()
 	c.figure("%d messages equal after %d cuts, in pieces of 1 to %d bytes", c.version.mustMatch(c, s.store, m.store), cuts, pieces)
 }
@@ -157,7 +158,7 @@ const slow = 1 << 20 // bytes a second
 
 func ourSlaveSlow(c *trial) {
 	m := c.version.master(c, filepath.Join(c.TempDir(), "real"))
-	end := m.mixed(c.version, 1, 4<<20).number("max_offset")
+	end := m.mixed(c.version, 1, 4<<20).Number("max_offset")
 	r := newRelay(c, m.address, link{bytesPerSec: slow})
 	begun := time.Now()
 	s := openSlave(c, r.addr, engine.Options{})
@@ -167,7 +168,7 @@ func ourSlaveSlow(c *trial) {
 		c.Errorf("%d connections, want one", n)
 	}
 	s.close()
-	m.quit()
+	m.Quit()
 	c.figure("%d messages equal, %.1f MiB in %.1f s at 1 MiB/s", c.version.mustMatch(c, m.store, s.store), float64(end)/(1<<20), took.Seconds())
 }
 
@@ -183,7 +184,7 @@ func realSlaveSlow(c *trial) {
 	if n := r.accepted.Load(); n != 1 {
 		c.Errorf("%d connections, want one", n)
 	}
-	s.quit()
+	s.Quit()
 	c.version.mustMatch(c, s.store, m.store)
 	c.figure("%.1f MiB in %.1f s at 1 MiB/s", float64(m.Status().MaxOffset)/(1<<20), took.Seconds())
 	m.close()
@@ -206,7 +207,7 @@ func realSlavePaced(c *trial) {
 	if paced < 2400*time.Millisecond || paced < 2*free {
 		c.Errorf("3 MiB took %v without a pace, and %v at 1 MiB/s", free, paced)
 	}
-	s.quit()
+	s.Quit()
 	m.close()
 	c.figure("%d messages equal; 3 MiB in %.1f s, at 1 MiB/s in %.1f s", c.version.mustMatch(c, s.store, m.store), free.Seconds(), paced.Seconds())
 }

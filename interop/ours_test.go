@@ -23,6 +23,7 @@ import (
 
 	"github.com/haengine/haengine/commitlog"
 	"github.com/haengine/haengine/engine"
+	"github.com/haengine/haengine/interop/rocketmq"
 )
 
 // testLog keeps what a node logs, for its test to look at and to show.
@@ -304,7 +305,7 @@ func serve(t testing.TB, store string, args ...string) *daemon {
 	served := make(chan servingLine, 1)
 	var readers sync.WaitGroup
 	readers.Go(func() {
-		eachLine(stdout, func(line []byte) {
+		rocketmq.EachLine(stdout, func(line []byte) {
 			var put struct {
 				Status string `json:"status"`
 			}
@@ -316,7 +317,7 @@ func serve(t testing.TB, store string, args ...string) *daemon {
 		})
 	})
 	readers.Go(func() {
-		eachLine(stderr, func(line []byte) {
+		rocketmq.EachLine(stderr, func(line []byte) {
 			d.mu.Lock()
 			d.said = append(d.said, string(line))
 			d.mu.Unlock()

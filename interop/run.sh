@@ -1,9 +1,9 @@
 #!/bin/sh
-# Runs the real RocketMQ: run.sh build|master|slave|dump|recover|client|broker|namesrv OPTIONS
+# Runs the real RocketMQ: run.sh build|master|slave|dump|recover|client|broker|namesrv|group|clients OPTIONS
 # See README.md. Builds itself first; the process that stays is the JVM's.
 #
 #   INTEROP_ROCKETMQ=VERSION   of RocketMQ, 4.9.x or 5.x (default: 5.5.0)
-#   INTEROP_BROKER=1           with broker and name server
+#   INTEROP_BROKER=1           with broker, name server, mqadmin and the clients' scenarios
 #   INTEROP_BUILD=DIR          where jars and classes go, a directory for each version (default: build, beside this script)
 #   INTEROP_HEAP               default "-Xms2g -Xmx2g"
 #   INTEROP_JVM                further options of the JVM
@@ -31,7 +31,7 @@ compile() {
 	fi
 	mkdir -p "$build/new"
 	set -- "$here"/src/main/java/interop/*.java "$sources"/java/interop/*.java
-	[ -z "$broker" ] || set -- "$@" "$here"/src/broker/java/interop/*.java
+	[ -z "$broker" ] || set -- "$@" "$here"/src/broker/java/interop/*.java "$here"/src/clients/java/interop/*.java
 	javac -nowarn -encoding UTF-8 -cp "$build/lib/*" -d "$build/new" "$@" >&2
 	cp "$sources"/resources/* "$build/new/"
 	rm -rf "$build/classes"

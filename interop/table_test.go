@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/haengine/haengine/interop/rocketmq"
 )
 
 // results collects the rows of docs/interop.md.
@@ -64,14 +66,14 @@ const (
 
 // runChecks runs a group of cases, each for its versions, side by side.
 func runChecks(t *testing.T, group string, checks []check) {
-	needRocketMQ(t)
+	rocketmq.Need(t)
 	t.Parallel()
 	run(t, group, checks, true)
 }
 
 // runAlone runs cases one after the other, and nothing beside them.
 func runAlone(t *testing.T, group string, checks []check) {
-	needRocketMQ(t)
+	rocketmq.Need(t)
 	run(t, group, checks, false)
 }
 

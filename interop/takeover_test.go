@@ -69,16 +69,16 @@ func writeTheirs(c *trial, store string, end int64, seed uint64, killed bool) {
 	}
 	m.mixed(c.version, seed, 1<<20)
 	if !killed {
-		m.quit()
+		m.Quit()
 		return
 	}
-	before := m.ask("status", "status").number("max_offset")
-	m.order("phase size=1000,threads=2,seconds=60")
+	before := m.Ask("status", "status").Number("max_offset")
+	m.Order("phase size=1000,threads=2,seconds=60")
 	eventually(c, "RocketMQ writes", func() bool {
 		_, high := ends(c, store)
 		return high > before+(1<<19)
 	})
-	m.kill()
+	m.Kill()
 }
 
 // mustKeep wants a store to hold what it held, and RocketMQ and our decoder to

@@ -45,8 +45,8 @@ func copyStore(t testing.TB, from string) string {
 func filledByRocketMQ(c *trial, seed uint64, bytes int) (store string) {
 	m := c.version.master(c, filepath.Join(c.TempDir(), "real"))
 	m.mixed(c.version, seed, bytes)
-	m.ask("phase size=100,count=200", "phase") // the last records are small
-	m.quit()
+	m.Ask("phase size=100,count=200", "phase") // the last records are small
+	m.Quit()
 	return m.store
 }
 
@@ -81,10 +81,10 @@ func ourSlaveAhead(c *trial) {
 	s := openSlave(c, m.address, engine.Options{Store: long})
 	stalled := refused(s, "stalled", "refused") // 4.9 closes the connection
 	// The master grows past our end: its bytes there are not ours.
-	m.ask("phase size=1000,threads=1,outstanding=200,until="+fmt.Sprint(high+100_000), "phase")
+	m.Ask("phase size=1000,threads=1,outstanding=200,until="+fmt.Sprint(high+100_000), "phase")
 	diverged := refused(s, "diverged")
 	s.close()
-	m.kill()
+	m.Kill()
 	if now := checksum(c, long, 0, high); now != sum || s.Status().MaxOffset != high {
 		c.Error("the slave's log was changed")
 	}
@@ -97,11 +97,11 @@ func realSlaveAhead(c *trial) {
 	eventually(c, "the slave has reported", func() bool { return len(m.Status().Replicas) == 1 })
 	newMixer(c, c.version).fill(m, 1<<20)
 	m.close()
-	s.quit()
+	s.Quit()
 	short := copyStore(c, m.store)
 	long := c.version.master(c, s.store)
 	long.mixed(c.version, 5, 1<<18)
-	long.quit()
+	long.Quit()
 	_, high := ends(c, s.store)
 
 	m = openMaster(c, engine.Options{Store: short, Role: engine.SyncMaster, SlaveTimeout: time.Second})
@@ -137,7 +137,7 @@ func otherHistory(c *trial) {
 	diverged := refused(s, "diverged")
 	m.mixed(c.version, 2, 1<<18)
 	s.close()
-	m.quit()
+	m.Quit()
 	if end := s.Status().MaxOffset; end != high || checksum(c, other, 0, high) != sum {
 		c.Errorf("the slave's log was changed; it ends at %d, was %d", end, high)
 	}
@@ -173,7 +173,7 @@ func patch(t testing.TB, store string, offset int64, b []byte) {
 // a larger one is wrong, only the first filler tells.
 func otherSegmentSize(c *trial) {
 	m := c.version.master(c, filepath.Join(c.TempDir(), "real"))
-	end := m.mixed(c.version, 1, 3<<20).number("max_offset")
+	end := m.mixed(c.version, 1, 3<<20).Number("max_offset")
 	for _, size := range []int64{segmentBytes / 2, 2 * segmentBytes} {
 		s := openSlave(c, m.address, engine.Options{SegmentBytes: size})
 		s.damaged = true // the record that the border cuts, which the close may be the first to meet
@@ -197,7 +197,7 @@ func otherSegmentSize(c *trial) {
 		s.close()
 		c.figure("with segments of %d bytes: %s", size, strings.ReplaceAll(said, s.store+"/", ""))
 	}
-	m.quit()
+	m.Quit()
 }
 
 // fillerCutOff gives our running slave the filler that RocketMQ wrote last
@@ -221,10 +221,10 @@ func fillerCutOff(c *trial) {
 	}
 	r.setTarget(m.address)
 	stalled := refused(s, "stalled", "refused")
-	m.ask("phase size=1000,threads=1,outstanding=200,until="+fmt.Sprint(border+100_000), "phase")
+	m.Ask("phase size=1000,threads=1,outstanding=200,until="+fmt.Sprint(border+100_000), "phase")
 	diverged := refused(s, "diverged")
 	s.close()
-	m.kill()
+	m.Kill()
 	if n := s.Status().MaxOffset; n != border {
 		c.Errorf("the slave's log ends at %d, want %d", n, border)
 	}
@@ -296,7 +296,7 @@ func largestFrames(c *trial) {
 	m.acked(1)
 	put(10)
 	m.acked(1)
-	s.quit()
+	s.Quit()
 	m.close()
 	if meter.largest != engine.FrameBytesMax {
 		c.Errorf("the largest frame had %d body bytes, want %d", meter.largest, engine.FrameBytesMax)

@@ -90,7 +90,7 @@ func (a *admin) putState(table map[string]string, now time.Time) {
 	up := now.Sub(a.began)
 	table["runtime"] = fmt.Sprintf("[ %d days, %d hours, %d minutes, %d seconds ]",
 		int(up.Hours())/24, int(up.Hours())%24, int(up.Minutes())%60, int(up.Seconds())%60)
-	table["brokerActive"] = strconv.FormatBool(s.State == engine.StateServing)
+	table["brokerActive"] = strconv.FormatBool(s.State == engine.StateServing && s.Role != engine.Slave)
 	table["brokerVersion"], table["brokerVersionDesc"] = decimal(Version), versionName
 	table["commitLogMinOffset"], table["commitLogMaxOffset"] = decimal(s.MinOffset), decimal(s.MaxOffset)
 	table["dispatchBehindBytes"] = decimal(max(0, s.MaxOffset-s.QueuedOffset))

@@ -74,7 +74,11 @@ func Project() Rules {
 		},
 		Rooms: []Room{
 			{Package: "internal/e2e", Imports: []string{commitlog}},
-			{Package: "interop", Imports: []string{engine, commitlog}},
+			{Package: "interop", Imports: []string{engine, commitlog, Module + "/interop/rocketmq"}},
+			{Package: "interop/clients", Imports: []string{Module + "/remoting", Module + "/interop/rocketmq"}},
+			// A module of its own, which keeps RocketMQ's client out of the product's.
+			{Package: "interop/goclient", Imports: []string{"github.com/apache/rocketmq-client-go/v2/..."}},
+			{Package: "interop/rocketmq"},
 			{
 				// A module of its own: what haengine is compared with is nothing that it needs.
 				Package: "bench/peers",

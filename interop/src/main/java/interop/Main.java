@@ -14,8 +14,9 @@ public final class Main {
                 case "dump" -> Dump.run(options);
                 case "recover" -> Recovery.run(options);
                 case "client" -> Client.run(options);
-                case "broker", "namesrv" -> server(command, options);
-                default -> throw new IllegalArgumentException("usage: run.sh build|master|slave|dump|recover|client|broker|namesrv OPTIONS; see README.md");
+                case "broker", "namesrv", "group" -> optional("Servers", command, command, options);
+                case "clients" -> optional("Clients", command, "run", options);
+                default -> throw new IllegalArgumentException("usage: run.sh build|master|slave|dump|recover|client|broker|namesrv|group|clients OPTIONS; see README.md");
             }
         } catch (IllegalArgumentException e) {
             System.err.println(e.getMessage());
@@ -31,16 +32,16 @@ public final class Main {
         System.exit(0); // some of RocketMQ's threads do not end by themselves
     }
 
-    /** Not every build has the classes of the servers. */
-    private static void server(String command, Options options) throws Exception {
-        Class<?> servers;
+    /** Not every build has the classes of the servers and of the clients' scenarios. */
+    private static void optional(String name, String command, String method, Options options) throws Exception {
+        Class<?> found;
         try {
-            servers = Class.forName("interop.Servers");
+            found = Class.forName("interop." + name);
         } catch (ClassNotFoundException e) {
             throw new IllegalArgumentException(command + " needs INTEROP_BROKER=1");
         }
         try {
-            servers.getDeclaredMethod(command, Options.class).invoke(null, options);
+            found.getDeclaredMethod(method, Options.class).invoke(null, options);
         } catch (java.lang.reflect.InvocationTargetException e) {
             if (e.getCause() instanceof Exception cause) throw cause;
             throw e;

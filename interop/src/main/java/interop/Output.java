@@ -2,6 +2,7 @@ package interop;
 
 import com.alibaba.fastjson2.JSON;
 import com.alibaba.fastjson2.JSONWriter;
+import java.io.PrintStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.LinkedHashMap;
@@ -9,6 +10,9 @@ import java.util.Map;
 
 /** Standard output: one JSON object a line, flushed. */
 final class Output {
+    /** As it was at the start: mqadmin's commands print, and are listened to. */
+    private static final PrintStream out = System.out;
+
     private Output() { }
 
     /** Makes a map that keeps the order of names and values in turn. */
@@ -24,8 +28,8 @@ final class Output {
     }
 
     static synchronized void line(Map<String, Object> map) {
-        System.out.println(JSON.toJSONString(map, JSONWriter.Feature.WriteMapNullValue));
-        System.out.flush();
+        out.println(JSON.toJSONString(map, JSONWriter.Feature.WriteMapNullValue));
+        out.flush();
     }
 
     /** Of sorted nanoseconds, in microseconds; null if there are none. */
