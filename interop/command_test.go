@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/haengine/haengine/interop/rocketmq"
 )
 
 func TestOurCommandsAtRocketMQsBroker(t *testing.T) {
@@ -39,7 +41,7 @@ func command(t testing.TB, code int, stdin string, args ...string) (stdout, stde
 func commandsAtABroker(c *trial) {
 	names := c.version.nameServer(c)
 	b := c.version.launch(c, true, "broker", "--store", filepath.Join(c.TempDir(), "broker"), "--role", "ASYNC_MASTER",
-		"--listen", fmt.Sprint(freePort(c)), "--ha-port", fmt.Sprint(freePort(c)), "--namesrv", names, "--segment-bytes", fmt.Sprint(segmentBytes))
+		"--listen", fmt.Sprint(rocketmq.FreePort(c)), "--ha-port", fmt.Sprint(rocketmq.FreePort(c)), "--namesrv", names, "--segment-bytes", fmt.Sprint(segmentBytes))
 	b.await("serving")
 	at := func(args ...string) []string { return append(args, "--namesrv", names, "--timeout", "30s") }
 	eventually(c, "the broker is registered", func() bool {
