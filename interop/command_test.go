@@ -42,7 +42,7 @@ func commandsAtABroker(c *trial) {
 	names := c.version.nameServer(c)
 	b := c.version.launch(c, true, "broker", "--store", filepath.Join(c.TempDir(), "broker"), "--role", "ASYNC_MASTER",
 		"--listen", fmt.Sprint(rocketmq.FreePort(c)), "--ha-port", fmt.Sprint(rocketmq.FreePort(c)), "--namesrv", names, "--segment-bytes", fmt.Sprint(segmentBytes))
-	b.await("serving")
+	b.Await("serving")
 	at := func(args ...string) []string { return append(args, "--namesrv", names, "--timeout", "30s") }
 	eventually(c, "the broker is registered", func() bool {
 		out, _ := command(c, 0, "", at("topic", "list", "--all")...)
@@ -75,17 +75,17 @@ func commandsAtABroker(c *trial) {
 		c.Errorf("another tag: %s", out)
 	}
 	client := c.version.launch(c, true, "client", "--namesrv", names)
-	consumed := client.ask(fmt.Sprintf("consume topic=orders,count=%d,seconds=40", count), "consumed")
-	if n := consumed.number("messages"); n != count {
+	consumed := client.Ask(fmt.Sprintf("consume topic=orders,count=%d,seconds=40", count), "consumed")
+	if n := consumed.Number("messages"); n != count {
 		c.Errorf("RocketMQ's client reads %d messages, want %d", n, count)
 	}
 	// Bodies that RocketMQ's client has compressed are read as they were.
-	client.ask("send topic=large,count=3,size=20000", "sent")
+	client.Ask("send topic=large,count=3,size=20000", "sent")
 	if out, _ := command(c, 0, "", at("tail", "--topic", "large")...); len(out) != 3*20001 {
 		c.Errorf("large messages: %d bytes, want %d", len(out), 3*20001)
 	}
-	client.stdin.Close()
-	<-client.exited
+	client.EndInput()
+	<-client.Exited()
 
 	group := func(want int) {
 		c.Helper()
