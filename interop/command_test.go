@@ -136,6 +136,6 @@ func commandsAtABroker(c *trial) {
 	if out, _ := command(c, 0, "", at("topic", "list")...); strings.Contains(out, "orders") {
 		c.Errorf("after it was deleted: %s", out)
 	}
-	b.quit()
+	b.Quit()
 	c.figure("%d lines put and read, a group reset twice", count)
 }
