@@ -142,6 +142,15 @@ func (r *Reader) Next(ctx context.Context) (*Received, error) {
 // TryNext is Next without waiting: it gives nil if it is not known yet which message
 // is the next.
 func (r *Reader) TryNext() (*Received, error) {
+	m, err := r.first()
+	if m != nil {
+		m.decode()
+	}
+	return m, err
+}
+
+// first takes the message that is the next, if that is known yet.
+func (r *Reader) first() (*Received, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var least *stint
