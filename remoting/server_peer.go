@@ -163,7 +163,7 @@ func (p *peer) markLocked() {
 
 func (p *peer) unread(n int) error {
 	if n <= p.s.o.PendingOut {
-		return refuse(AnswersUnread, "%d bytes of answers are not read, %d over all connections, want at most %d", n, p.s.unread.Load(), p.s.o.PendingAll)
+		return refuse(AnswersUnread, "%d bytes of answers are not read, %d over all connections, want at most %d", n, p.s.unread.Load(), p.s.o.PendingOutAll)
 	}
 	return refuse(AnswersUnread, "%d bytes of answers are not read, want at most %d", n, p.s.o.PendingOut)
 }
@@ -286,13 +286,13 @@ func (p *peer) serve(frame []byte) error {
 // tooMany tells whether a request is one too many, with which so many bytes wait. The
 // only one of a connection never is.
 func (p *peer) tooMany(pending, cost int) bool {
-	return pending > cost && (pending > p.s.o.PendingIn || p.s.waiting.Load() > p.s.o.PendingAll && p.hasMore(pending))
+	return pending > cost && (pending > p.s.o.PendingIn || p.s.waiting.Load() > p.s.o.PendingInAll && p.hasMore(pending, p.s.o.PendingInAll))
 }
 
 // hasMore tells whether so many bytes are more than a fair share of what all
 // connections may have pending: who has less is not made to suffer for others.
-func (p *peer) hasMore(n int) bool {
-	return int64(n) > p.s.o.PendingAll/max(p.s.connections.Load(), 1)
+func (p *peer) hasMore(n int, all int64) bool {
+	return int64(n) > all/max(p.s.connections.Load(), 1)
 }
 
 // flush writes what is queued, or closes.
@@ -310,7 +310,7 @@ func (p *peer) flush() {
 	}
 	if out != nil {
 		n := p.c.OutboundBuffered() + len(out.bytes)
-		if why == nil && (n > p.s.o.PendingOut || p.s.unread.Load() > p.s.o.PendingAll && p.hasMore(n)) {
+		if why == nil && (n > p.s.o.PendingOut || p.s.unread.Load() > p.s.o.PendingOutAll && p.hasMore(n, p.s.o.PendingOutAll)) {
 			why = p.unread(n)
 		}
 		if reasonOf(why) != AnswersUnread {

@@ -72,7 +72,7 @@ func TestOnewayRequestsThatWaitAreBounded(t *testing.T) {
 // A thousand connections with 32 MiB each are no better than one without a limit.
 func TestRequestsThatWaitAreBoundedOverAllConnections(t *testing.T) {
 	k := &keeper{}
-	s := listen(t, k, ServerOptions{PendingAll: 1 << 20, Loops: 1})
+	s := listen(t, k, ServerOptions{PendingInAll: 1 << 20, Loops: 1})
 	small := dial(t, s, nil)
 	if err := small.sendFrame(AppendFrame(nil, &Command{Code: 1, Opaque: -1})); err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func TestRequestsThatWaitAreBoundedOverAllConnections(t *testing.T) {
 }
 
 func TestAnswersThatNobodyReadsAreBoundedOverAllConnections(t *testing.T) {
-	s := listen(t, HandlerFunc(func(r *Request) { r.Reply(&Command{Body: make([]byte, r.Code)}) }), ServerOptions{PendingAll: 32 << 20, Loops: 1})
+	s := listen(t, HandlerFunc(func(r *Request) { r.Reply(&Command{Body: make([]byte, r.Code)}) }), ServerOptions{PendingOutAll: 32 << 20, Loops: 1})
 	small := dial(t, s, nil)
 	ask(t, small, &Command{Code: 1})
 	for range 12 { // 15 MiB for each: less than one may have

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/haengine/haengine/remoting"
 )
@@ -103,13 +104,30 @@ func (e *CallError) Error() string {
 	var answer *remoting.ResponseError
 	switch {
 	case errors.As(e.Err, &answer):
-		return fmt.Sprintf("%s at %s: %s: %s", e.What, e.Address, CodeName(answer.Code), answer.Remark)
+		return fmt.Sprintf("%s at %s: %s: %s", e.What, e.Address, CodeName(answer.Code), oneLine(answer.Remark))
 	case !e.Sent:
 		return fmt.Sprintf("%s: cannot connect to %s: %v", e.What, e.Address, shortDial(e.Err))
 	case errors.Is(e.Err, context.DeadlineExceeded):
 		return fmt.Sprintf("%s at %s: no answer in time", e.What, e.Address)
 	}
 	return fmt.Sprintf("%s at %s: %v", e.What, e.Address, e.Err)
+}
+
+// remarkMax is how much of another's text an error shows, in bytes.
+const remarkMax = 2000
+
+// oneLine is a text of somebody else's for people: nothing in it does anything to a
+// terminal or begins a line that looks like ours.
+func oneLine(s string) string {
+	if len(s) > remarkMax {
+		s = strings.ToValidUTF8(s[:remarkMax], "") + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, s)
 }
 
 // Unwrap is why.

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/haengine/haengine/engine"
 	"github.com/haengine/haengine/remoting"
@@ -290,6 +291,24 @@ func TestARouteWithTooManyQueuesIsRefused(t *testing.T) {
 	many.Queues[2].ReadQueues = 3
 	if err := many.check(); err == nil {
 		t.Error("more queues than are used, over all brokers, are taken")
+	}
+}
+
+// An answer's remark is somebody else's text.
+func TestARemarkDoesNothingToATerminal(t *testing.T) {
+	f := newFakeBroker(t, 0, func(r *remoting.Request) {
+		r.ReplyCode(remoting.NoPermission, "\x1b[2Jno\r\nhaengine: all is well\u009b\x7f – %s", strings.Repeat("ä", 1<<20))
+	})
+	_, err := sendOne(t, f, ProducerOptions{})
+	if err == nil {
+		t.Fatal("it is sent")
+	}
+	text := err.Error()
+	if strings.ContainsAny(text, "\x1b\r\n\u009b\x7f") || !strings.Contains(text, "[2Jno  haengine: all is well   – ää") || !utf8.ValidString(text) {
+		t.Errorf("%.300q", text)
+	}
+	if len(text) > remarkMax+300 {
+		t.Errorf("it has %d bytes", len(text))
 	}
 }
 
