@@ -117,7 +117,7 @@ func tail(ctx context.Context, cmd *cobra.Command, c *client.Client, o tailOptio
 	if err != nil {
 		return err
 	}
-	t := &tailer{tailOptions: o, out: bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10), terminal: isTerminal(cmd.OutOrStdout())}
+	t := &tailer{tailOptions: o, out: bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10), terminal: isTerminal(cmd.OutOrStdout()), pendingMost: tailPending}
 	err = t.run(ctx, r)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
@@ -136,9 +136,18 @@ type tailer struct {
 	line                []byte
 	printed, notDecoded int64
 	pending             []*client.Received // printed into the buffer, not flushed yet
+	pendingMost         int                // flush when there are so many
 }
 
+// Who prints no faster than it reads never waits for a message: what it has printed
+// is let go of all the same.
+const (
+	tailPending      = 1000
+	tailPendingBytes = 1 << 20
+)
+
 func (t *tailer) run(ctx context.Context, r *client.Reader) error {
+	held := 0
 	for t.limit == 0 || t.printed < t.limit {
 		m, err := t.next(ctx, r)
 		if errors.Is(err, io.EOF) || ctx.Err() != nil {
@@ -151,7 +160,16 @@ func (t *tailer) run(ctx context.Context, r *client.Reader) error {
 		if _, err := t.out.Write(t.format(m)); err != nil {
 			return err
 		}
+		if len(t.pending) == 0 {
+			held = 0
+		}
 		t.pending = append(t.pending, m)
+		if held += len(m.Body) + len(m.Content); len(t.pending) < t.pendingMost && held < tailPendingBytes {
+			continue
+		}
+		if err := t.flush(r); err != nil {
+			return err
+		}
 	}
 	return t.flush(r)
 }

@@ -180,6 +180,7 @@ func (r *Reader) first() (*Received, error) {
 		return nil, nil
 	}
 	m := least.heads[0]
+	least.heads[0] = nil // what is inflated of it goes when the caller lets it go
 	least.heads = least.heads[1:]
 	least.out++
 	return m, nil
