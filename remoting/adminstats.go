@@ -33,6 +33,24 @@ func (a *admin) storeTime(topic string, queue int32, offset int64) int64 {
 	return rec.StoreTimestamp
 }
 
+// goesOn tells whether the answer that body is the beginning of is worth more work,
+// and answers otherwise: a group may have a thousand topics of 65,535 queues, of
+// which nothing could be sent.
+func (a *admin) goesOn(r *Request, body []byte) bool {
+	switch {
+	case a.b.pulls.closed.Load():
+		r.ReplyCode(SystemBusy, shuttingDown)
+	case len(body) > FrameBytesMax-statsRoom:
+		r.ReplyCode(SystemError, "the answer would have more than a frame's %d bytes: ask for fewer topics", FrameBytesMax)
+	default:
+		return true
+	}
+	return false
+}
+
+// statsRoom is more than a queue takes in an answer, and its header.
+const statsRoom = 4 << 10
+
 // topicStats answers with the bounds of a topic's queues (TopicStatsTable).
 func (a *admin) topicStats(r *Request) {
 	c, ok := a.topicOf(r)
@@ -42,6 +60,9 @@ func (a *admin) topicStats(r *Request) {
 	a.b.pulls.later(r, func() {
 		body := []byte(`{"offsetTable":{`)
 		for queue := range c.Queues() {
+			if !a.goesOn(r, body) {
+				return
+			}
 			from, to, _, err := a.b.o.Engine.VisibleBounds(c.Name, queue, a.b.o.Visible)
 			if err != nil {
 				r.ReplyCode(SystemError, "%v", err)
@@ -74,6 +95,9 @@ func (a *admin) consumeStats(r *Request) {
 		for _, topic := range topics {
 			c, _ := a.b.topics.Lookup(topic) // one that is not there has no queues
 			for queue := range c.ReadQueues {
+				if !a.goesOn(r, body) {
+					return
+				}
 				_, end, _, err := a.b.o.Engine.VisibleBounds(topic, queue, a.b.o.Visible)
 				if err != nil {
 					r.ReplyCode(SystemError, "%v", err)

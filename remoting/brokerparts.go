@@ -80,13 +80,17 @@ func (b *Broker) readers(name string) (PullGroup, bool) {
 	return PullGroup{ConsumeEnable: c.ConsumeEnable, Broadcast: c.ConsumeBroadcastEnable, SlowBroker: c.WhichBrokerWhenSlow, Broker: c.BrokerID}, ok
 }
 
+// topicsLogged is how many of the topics that changed at once a line names: there may
+// be thousands.
+const topicsLogged = 5
+
 // topicsChanged tells name servers, before the one who asked for the change is
 // answered: it asks them for the route next.
 func (b *Broker) topicsChanged(changed []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), announceTimeout)
 	defer cancel()
 	if err := b.Announce(ctx); err != nil && !errors.Is(err, ErrClosed) {
-		b.o.Logger.Warn("name servers do not know of changed topics yet", "topics", changed, "error", err)
+		b.o.Logger.Warn("name servers do not know of changed topics yet", "topics", changed[:min(len(changed), topicsLogged)], "number", len(changed), "error", err)
 	}
 }
 

@@ -44,9 +44,15 @@ type ConfigOptions struct {
 	Dir    string      // the store's directory; the files are in config/ below
 	Disk   engine.Disk // nil: the operating system's
 	Most   int         // entries at most; 0: 65536
+	Bytes  int         // of them as JSON at most; 0: as many as one answer and one registration hold
 	Logger *slog.Logger
 	Now    func() time.Time // nil: time.Now
 }
+
+// copiedBytesMax is how much of a configuration goes into the one frame that slaves
+// and name servers are told it with. With more, slaves would follow nothing any
+// more, and the broker would vanish from name servers.
+const copiedBytesMax = FrameBytesMax - 64<<10
 
 func (o *ConfigOptions) setDefaults() {
 	if o.Disk == nil {
@@ -54,6 +60,9 @@ func (o *ConfigOptions) setDefaults() {
 	}
 	if o.Most == 0 {
 		o.Most = 65536
+	}
+	if o.Bytes == 0 {
+		o.Bytes = copiedBytesMax
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -78,6 +87,7 @@ type table[T any] struct {
 	also    object // fields that other brokers are told beside ours; set before it is opened
 	current atomic.Pointer[tableState[T]]
 	rest    object                 // fields of the file that are not ours: the writer's
+	size    int                    // the state's that the writer makes, for room; what is removed counts until it is written
 	hook    func(changed []string) // called by the writer; set before there are changes
 
 	mu struct {
@@ -93,6 +103,7 @@ type table[T any] struct {
 type tableState[T any] struct {
 	items   map[string]T
 	texts   map[string][]byte // the items as JSON: written once for each change of one
+	size    int               // bytes of those, with their names
 	version DataVersion
 	body    func() []byte // all as JSON, as other brokers are told; made when it is first asked for
 }
@@ -154,23 +165,26 @@ func (t *table[T]) lookup(name string) (T, bool) {
 
 // seal ends the making of a state.
 func (t *table[T]) seal(state *tableState[T]) *tableState[T] {
+	state.size = 0
+	for name, text := range state.texts {
+		state.size += entrySize(name, text)
+	}
 	state.body = sync.OnceValue(func() []byte { return t.format(state, t.also) })
 	return state
 }
 
+// entrySize is what an entry takes in the JSON of all.
+func entrySize(name string, text []byte) int { return len(name) + len(text) + len(`"":,`) }
+
 // format gives a state with other fields around it, compact and in order.
 func (t *table[T]) format(state *tableState[T], rest object) []byte {
-	size := 256
-	for name, text := range state.texts {
-		size += len(name) + len(text) + 4
-	}
 	all := rest.clone()
 	if all == nil {
 		all = object{}
 	}
 	all["dataVersion"] = state.version.AppendJSON(nil)
 	all[t.field] = nil // its place
-	dst := append(make([]byte, 0, size), '{')
+	dst := append(make([]byte, 0, 256+state.size), '{')
 	for i, name := range slices.Sorted(maps.Keys(all)) {
 		if i > 0 {
 			dst = append(dst, ',')
@@ -268,6 +282,7 @@ func (t *table[T]) write() {
 func (t *table[T]) writeBatch(batch []tableChange[T]) {
 	old := t.current.Load()
 	next := &tableState[T]{items: maps.Clone(old.items), texts: maps.Clone(old.texts), version: old.version}
+	t.size = old.size
 	errs := make([]error, len(batch))
 	var changed []string
 	for i, c := range batch {
@@ -314,11 +329,19 @@ func (t *table[T]) install(next *tableState[T], changed []string) error {
 	return nil
 }
 
-// room refuses one more entry when the table is full.
-func (t *table[T]) room(items map[string]T) error {
-	if len(items) >= t.o.Most {
+// room refuses an entry that makes the table too large, by itself or as one more.
+// The writer's.
+func (t *table[T]) room(items map[string]T, name string, v T) error {
+	grows := entrySize(name, t.encode(v).append(nil))
+	if old, there := items[name]; there {
+		grows -= entrySize(name, t.encode(old).append(nil))
+	} else if len(items) >= t.o.Most {
 		return fmt.Errorf("%w: there are %d of at most %d (%s)", ErrTooMany, len(items), t.o.Most, t.what)
 	}
+	if grows > 0 && t.size+grows > t.o.Bytes {
+		return fmt.Errorf("%w: with %s %s they would have %d bytes, of at most %d that slaves and name servers can be told", ErrTooMany, t.what, name, t.size+grows, t.o.Bytes)
+	}
+	t.size += max(grows, 0)
 	return nil
 }
 

@@ -172,6 +172,9 @@ func (g *Groups) fresh(name string) (GroupConfig, bool) {
 		if _, ok := items[name]; ok {
 			return nil, nil
 		}
+		if err := g.table.room(items, name, c); err != nil {
+			return nil, err
+		}
 		items[name] = c
 		return []string{name}, nil
 	}, func(err error) {
@@ -185,6 +188,9 @@ func (g *Groups) fresh(name string) (GroupConfig, bool) {
 	return c, true
 }
 
+// freshBytes is no less than what a group that Lookup makes takes in the table.
+const freshBytes = 512 + 2*groupNameMax
+
 // remember makes a group that only Lookup knows of, until it is written.
 func (g *Groups) remember(name string) (c GroupConfig, made, ok bool) {
 	g.mu.Lock()
@@ -195,14 +201,15 @@ func (g *Groups) remember(name string) (c GroupConfig, made, ok bool) {
 	if c, ok = g.table.lookup(name); ok {
 		return c, false, true // written since the first look
 	}
-	items := g.table.current.Load().items
-	all := len(items)
+	state := g.table.current.Load()
+	all, size := len(state.items), state.size
 	for name := range g.mu.fresh {
-		if _, written := items[name]; !written {
+		if _, written := state.items[name]; !written {
 			all++
+			size += freshBytes
 		}
 	}
-	if all >= g.table.o.Most {
+	if all >= g.table.o.Most || size+freshBytes > g.table.o.Bytes {
 		return c, false, false
 	}
 	c = NewGroupConfig(name)
@@ -213,14 +220,11 @@ func (g *Groups) remember(name string) (c GroupConfig, made, ok bool) {
 // Update makes a group or changes it.
 func (g *Groups) Update(c GroupConfig, done func(error)) {
 	g.table.change(func(items map[string]GroupConfig) ([]string, error) {
-		old, there := items[c.Name]
-		if !there {
-			if err := g.table.room(items); err != nil {
-				return nil, err
-			}
-		}
-		if c.rest == nil {
+		if old := items[c.Name]; c.rest == nil {
 			c.rest = old.rest
+		}
+		if err := g.table.room(items, c.Name, c); err != nil {
+			return nil, err
 		}
 		items[c.Name] = c
 		return []string{c.Name}, nil

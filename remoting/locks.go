@@ -54,6 +54,25 @@ type lockBody struct {
 	Queues        []QueueName `json:"mqSet"`
 }
 
+// tooLong gives a name that is longer than any may be; "" if there is none. Locks
+// keep their names, so that their number alone bounds nothing.
+func (b *lockBody) tooLong() string {
+	switch {
+	case len(b.ClientID) > clientIDMax:
+		return b.ClientID
+	case len(b.ConsumerGroup) > groupTopicNameMax:
+		return b.ConsumerGroup
+	}
+	for i := range b.Queues {
+		if q := &b.Queues[i]; len(q.Topic) > groupTopicNameMax {
+			return q.Topic
+		} else if len(q.BrokerName) > groupTopicNameMax {
+			return q.BrokerName
+		}
+	}
+	return ""
+}
+
 // NewLocks makes a table without locks. A nil logger is the default one.
 func NewLocks(logger *slog.Logger) *Locks {
 	if logger == nil {
@@ -78,6 +97,10 @@ func (l *Locks) Serve(r *Request) {
 	}
 	if b.ClientID == "" || b.ConsumerGroup == "" || len(b.Queues) > lockBatchMax {
 		r.ReplyCode(InvalidParameter, "a lock request needs clientId, consumerGroup and at most %d queues, it has %d", lockBatchMax, len(b.Queues))
+		return
+	}
+	if long := b.tooLong(); long != "" {
+		r.ReplyCode(InvalidParameter, "a lock request with a name of %d bytes: %.40s…", len(long), long)
 		return
 	}
 	if r.Code == CodeUnlockBatch {

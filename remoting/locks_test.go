@@ -3,6 +3,7 @@ package remoting
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -102,5 +103,30 @@ func TestLockRequestsThatAreWrong(t *testing.T) {
 	l.Serve(NewRequest(Command{Code: CodeLockBatch, Body: []byte(body)}, &reader{}, func(c *Command) { answer = c }))
 	if string(answer.Body) != `{"lockOKMQSet":[]}` {
 		t.Errorf("%s", answer.Body)
+	}
+}
+
+// Each of a quarter of a million locks would keep its 4 MiB for a minute.
+func TestALockWithALongNameIsRefused(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	for what, body := range map[string]lockBody{
+		"client": {ClientID: long, ConsumerGroup: "g", Queues: []QueueName{{Topic: "t"}}},
+		"group":  {ClientID: "c", ConsumerGroup: long, Queues: []QueueName{{Topic: "t"}}},
+		"topic":  {ClientID: "c", ConsumerGroup: "g", Queues: []QueueName{{Topic: "t"}, {Topic: long}}},
+		"broker": {ClientID: "c", ConsumerGroup: "g", Queues: []QueueName{{Topic: "t", BrokerName: long}}},
+	} {
+		l := NewLocks(quiet)
+		text, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var answer *Command
+		l.Serve(NewRequest(Command{Code: CodeLockBatch, Body: text}, &reader{}, func(c *Command) { answer = c }))
+		if answer == nil || answer.Code != InvalidParameter || len(answer.Remark) > 200 {
+			t.Errorf("a lock with a %s of 1 MiB: answer %.200v", what, answer)
+		}
+		if l.count != 0 {
+			t.Errorf("a lock with a %s of 1 MiB is kept", what)
+		}
 	}
 }

@@ -41,7 +41,13 @@ func NewRequest(c Command, p Peer, reply func(c *Command)) *Request {
 // oneway request, goes nowhere. The command is the request's from then on. Any
 // goroutine.
 func (r *Request) Reply(c *Command) {
-	if r.over.Swap(true) || r.IsOneway() {
+	if r.over.Swap(true) {
+		return
+	}
+	if r.IsOneway() {
+		if s := r.served; s != nil {
+			s.peer.settle(s.cost)
+		}
 		return
 	}
 	c.Opaque, c.Flag, c.Version, c.Language = r.Opaque, FlagResponse, Version, "GO"
@@ -76,7 +82,8 @@ func (r *Request) ReplyCode(code int32, format string, args ...any) {
 }
 
 // Handler answers requests. Serve runs on the connection's loop and must not
-// block; it may answer later, from any goroutine.
+// block; it may answer later, from any goroutine. It answers a oneway request, too,
+// which nobody hears: until then the request counts as one that waits.
 type Handler interface {
 	Serve(r *Request)
 }

@@ -25,6 +25,9 @@ func (s *NameServer) Serve(r *Request) {
 		return
 	}
 	cost := int64(len(r.Body)) + requestCost
+	if r.served != nil {
+		cost = int64(r.served.cost) // its header, too, is kept
+	}
 	a := s.wait(r.Peer, cost)
 	if a == nil {
 		r.ReplyCode(SystemBusy, "[OVERLOAD] requests that wait for this name server have %d bytes", namesWaitingMax)

@@ -18,6 +18,7 @@ type OffsetsOptions struct {
 	File     string        // config/consumerOffset.json of the store; empty: nothing is kept
 	Interval time.Duration // between two writes of what has changed; 0: 5 s (flushConsumerOffsetInterval)
 	Most     int           // offsets of groups and queues that are kept at most; 0: 1,048,576
+	Bytes    int           // of them as JSON, as if each number had all of its digits, at most; 0: as many as one answer to a slave holds
 	Disk     engine.Disk   // nil: the operating system's
 	Logger   *slog.Logger
 }
@@ -40,6 +41,7 @@ type Offsets struct {
 	mu      sync.Mutex
 	table   map[offsetKey]map[int32]*queueOffset
 	count   int // queueOffsets
+	bytes   int // that they take as JSON, at most
 	version DataVersion
 	changed bool // since it was written
 	lower   struct {
@@ -63,6 +65,7 @@ type queueOffset struct {
 func OpenOffsets(o OffsetsOptions) (*Offsets, error) {
 	or(&o.Interval, 5*time.Second)
 	or(&o.Most, 1<<20)
+	or(&o.Bytes, copiedBytesMax)
 	if o.Disk == nil {
 		o.Disk = engine.OSDisk()
 	}
@@ -118,6 +121,9 @@ func (o *Offsets) Commit(group, topic string, queue int32, offset int64, from Pe
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if err := o.roomLocked(group, topic, queue, o.o.Bytes); err != nil {
+		return err
+	}
 	q, err := o.entryLocked(group, topic, queue)
 	if err != nil {
 		return err
@@ -150,6 +156,31 @@ func (o *Offsets) loweredLocked(group, topic string, queue int32, old, offset in
 	o.lower.next, o.lower.skipped = now.Add(time.Second), 0
 }
 
+// offsetBytes is what the offset of a queue takes in JSON at most: a number and a
+// queue's number of as many digits as there are, and what stands between.
+const offsetBytes = len(`"2147483647":9223372036854775807,`)
+
+// keyBytes is what the name of a topic and a group takes, without their queues.
+func keyBytes(k offsetKey) int { return len(`"@":{},`) + len(k.topic) + len(k.group) }
+
+// roomLocked refuses an offset that is not there if it would be too much for the one
+// answer that slaves are told all with. What a master or the file has is taken.
+func (o *Offsets) roomLocked(group, topic string, queue int32, most int) error {
+	k := offsetKey{topic, group}
+	queues := o.table[k]
+	if queues[queue] != nil {
+		return nil
+	}
+	grows := offsetBytes
+	if queues == nil {
+		grows += keyBytes(k)
+	}
+	if o.bytes+grows > most {
+		return fmt.Errorf("%w: they have %d bytes of at most %d that slaves can be told, for group %s topic %s queue %d there is no room", ErrTooManyOffsets, o.bytes, most, group, topic, queue)
+	}
+	return nil
+}
+
 // entryLocked finds a queue's offset, or makes one. What it keeps are copies.
 func (o *Offsets) entryLocked(group, topic string, queue int32) (*queueOffset, error) {
 	queues := o.table[offsetKey{topic, group}]
@@ -161,11 +192,14 @@ func (o *Offsets) entryLocked(group, topic string, queue int32) (*queueOffset, e
 	}
 	if queues == nil {
 		queues = map[int32]*queueOffset{}
-		o.table[offsetKey{strings.Clone(topic), strings.Clone(group)}] = queues
+		k := offsetKey{strings.Clone(topic), strings.Clone(group)}
+		o.table[k] = queues
+		o.bytes += keyBytes(k)
 	}
 	q := &queueOffset{committed: -1, pulled: -1}
 	queues[queue] = q
 	o.count++
+	o.bytes += offsetBytes
 	return q, nil
 }
 
@@ -174,7 +208,7 @@ func (o *Offsets) entryLocked(group, topic string, queue int32) (*queueOffset, e
 func (o *Offsets) NotePulled(group, topic string, queue int32, offset int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.count >= o.o.Most/2 && o.table[offsetKey{topic, group}][queue] == nil {
+	if o.count >= o.o.Most/2 && o.table[offsetKey{topic, group}][queue] == nil || o.roomLocked(group, topic, queue, o.o.Bytes/2) != nil {
 		return
 	}
 	if q, err := o.entryLocked(group, topic, queue); err == nil {
@@ -246,6 +280,7 @@ func (o *Offsets) Remove(group, topic string) {
 		gone := (group == "" || k.group == group) && (topic == "" || k.topic == topic) && (group != "" || topic != "")
 		if gone {
 			o.count -= len(queues)
+			o.bytes -= keyBytes(k) + len(queues)*offsetBytes
 			o.changed = true
 			o.version.Counter++
 		}

@@ -76,6 +76,9 @@ func (a *admin) resetOffset(r *Request) {
 func (a *admin) newOffsets(r *Request, c *TopicConfig, group string, at int64, forced bool) ([]int64, bool) {
 	offsets := make([]int64, c.WriteQueues)
 	for queue := range c.WriteQueues {
+		if !a.goesOn(r, nil) {
+			return nil, false
+		}
 		now, ok := a.b.offsets.Offset(group, c.Name, queue)
 		if !ok {
 			r.ReplyCode(SystemError, "THe consumer group <%s> not exist", group) // as RocketMQ says it

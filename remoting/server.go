@@ -30,6 +30,8 @@ type Server struct {
 
 	connections atomic.Int64
 	partial     atomic.Int64 // bytes of frames that are not whole
+	waiting     atomic.Int64 // of requests that wait, as connections noted with their last writes
+	unread      atomic.Int64 // of answers that are not read, in the same way
 	draining    atomic.Bool
 	spare       sync.Pool // of *frames
 	accepting   sync.WaitGroup

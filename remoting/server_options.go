@@ -15,11 +15,12 @@ type ServerOptions struct {
 	Idle      time.Duration // silence of both sides that ends a connection; 0: 120 s (serverChannelMaxIdleTimeSeconds)
 	FrameTime time.Duration // how long a frame may take from its first byte to its last; 0: 30 s
 
-	FrameBytes   int   // longest frame, length word included; 0: FrameBytesMax
-	PartialBytes int64 // of frames that are not whole yet, over all connections; 0: 256 MiB
-	PendingIn    int   // memory of requests of one connection that wait for their answers, 1 KiB and more each; 0: 32 MiB
-	PendingOut   int   // bytes of answers of one connection that its peer has not read; 0: 32 MiB
-	Connections  int   // at most; 0: 65536, and no more than three quarters of the descriptors that the process may have
+	FrameBytes                  int   // longest frame, length word included; 0: FrameBytesMax
+	PartialBytes                int64 // of frames that are not whole yet, over all connections; 0: 256 MiB
+	PendingIn                   int   // memory of requests of one connection that wait for their answers, 1 KiB and more each; 0: 32 MiB
+	PendingOut                  int   // bytes of answers of one connection that its peer has not read; 0: 32 MiB
+	PendingInAll, PendingOutAll int64 // the same over all connections, above which those that have more than their share are refused; 0: 1 GiB and 512 MiB
+	Connections                 int   // at most; 0: 65536, and no more than three quarters of the descriptors that the process may have
 
 	Logger *slog.Logger // nil: slog.Default()
 
@@ -34,6 +35,8 @@ func (o *ServerOptions) setDefaults() {
 	o.PartialBytes = cmp.Or(o.PartialBytes, 256<<20)
 	o.PendingIn = cmp.Or(o.PendingIn, 32<<20)
 	o.PendingOut = cmp.Or(o.PendingOut, 32<<20)
+	o.PendingInAll = cmp.Or(o.PendingInAll, 1<<30)
+	o.PendingOutAll = cmp.Or(o.PendingOutAll, 512<<20)
 	o.Connections = cmp.Or(o.Connections, connectionsMax())
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 }

@@ -47,6 +47,7 @@ type peer struct {
 	heard   time.Time // last traffic
 	partial int       // bytes of a frame that is not whole
 	since   time.Time // when they began, if there are any
+	waiting int       // mu.pending as it counts in the server's waiting
 
 	unsent atomic.Int64 // bytes that were written and are not with the kernel, as the loop saw last; any goroutine reads
 
@@ -144,6 +145,15 @@ func (p *peer) send(c *Command, cost int) {
 	p.markLocked()
 }
 
+// settle ends what a oneway request counted, whose answer goes nowhere. Any goroutine.
+func (p *peer) settle(cost int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.pending -= cost; p.mu.pending == 0 {
+		p.markLocked() // the loop notes it
+	}
+}
+
 func (p *peer) markLocked() {
 	if !p.mu.due && !p.mu.closed {
 		p.mu.due = true
@@ -152,6 +162,9 @@ func (p *peer) markLocked() {
 }
 
 func (p *peer) unread(n int) error {
+	if n <= p.s.o.PendingOut {
+		return refuse(AnswersUnread, "%d bytes of answers are not read, %d over all connections, want at most %d", n, p.s.unread.Load(), p.s.o.PendingOutAll)
+	}
 	return refuse(AnswersUnread, "%d bytes of answers are not read, want at most %d", n, p.s.o.PendingOut)
 }
 
@@ -249,12 +262,8 @@ func (p *peer) serve(frame []byte) error {
 		return err
 	}
 	r.Peer, r.served, s.peer = p, s, p
-	switch {
-	case r.IsResponse():
+	if r.IsResponse() {
 		return nil // we never ask
-	case r.IsOneway():
-		p.guarded(r)
-		return nil
 	}
 	cost := s.costs(frame)
 	s.cost = cost
@@ -263,10 +272,10 @@ func (p *peer) serve(frame []byte) error {
 	pending := p.mu.pending
 	p.mu.Unlock()
 	switch {
-	case pending > p.s.o.PendingIn && pending > cost:
+	case p.tooMany(pending, cost):
 		p.s.count(RequestsTooMany, "request %d of %s is refused: %d bytes of requests wait", r.Code, p.addr, pending)
 		r.ReplyCode(SystemBusy, "[OVERLOAD] requests of this connection that wait have %d bytes, want at most %d", pending, p.s.o.PendingIn)
-	case p.s.draining.Load() && r.Version > goAwayVersion:
+	case p.s.draining.Load() && r.Version > goAwayVersion && !r.IsOneway():
 		r.ReplyCode(GoAway, "the broker is shutting down")
 	default:
 		p.guarded(r)
@@ -274,17 +283,34 @@ func (p *peer) serve(frame []byte) error {
 	return nil
 }
 
+// tooMany tells whether a request is one too many, with which so many bytes wait. The
+// only one of a connection never is.
+func (p *peer) tooMany(pending, cost int) bool {
+	return pending > cost && (pending > p.s.o.PendingIn || p.s.waiting.Load() > p.s.o.PendingInAll && p.hasMore(pending, p.s.o.PendingInAll))
+}
+
+// hasMore tells whether so many bytes are more than a fair share of what all
+// connections may have pending: who has less is not made to suffer for others.
+func (p *peer) hasMore(n int, all int64) bool {
+	return int64(n) > all/max(p.s.connections.Load(), 1)
+}
+
 // flush writes what is queued, or closes.
 func (p *peer) flush() {
 	p.mu.Lock()
-	out, why := p.mu.out, p.mu.why
+	out, why, pending := p.mu.out, p.mu.why, p.mu.pending
 	p.mu.out, p.mu.due = nil, false
 	p.mu.Unlock()
 	if p.c == nil {
 		return // closed dropped what was queued
 	}
+	if pending != p.waiting {
+		p.s.waiting.Add(int64(pending - p.waiting))
+		p.waiting = pending
+	}
 	if out != nil {
-		if n := p.c.OutboundBuffered() + len(out.bytes); why == nil && n > p.s.o.PendingOut {
+		n := p.c.OutboundBuffered() + len(out.bytes)
+		if why == nil && (n > p.s.o.PendingOut || p.s.unread.Load() > p.s.o.PendingOutAll && p.hasMore(n, p.s.o.PendingOutAll)) {
 			why = p.unread(n)
 		}
 		if reasonOf(why) != AnswersUnread {
@@ -296,7 +322,14 @@ func (p *peer) flush() {
 		p.closeFor(why)
 	}
 	if p.c != nil {
-		p.unsent.Store(int64(p.c.OutboundBuffered()))
+		p.noteUnsent(int64(p.c.OutboundBuffered()))
+	}
+}
+
+func (p *peer) noteUnsent(n int64) {
+	if grown := n - p.unsent.Load(); grown != 0 {
+		p.unsent.Store(n)
+		p.s.unread.Add(grown)
 	}
 }
 
@@ -323,7 +356,7 @@ func (p *peer) closeFor(why error) {
 // answer bit by bit is not silent.
 func (p *peer) checkTimes() {
 	if unsent := int64(p.c.OutboundBuffered()); unsent < p.unsent.Load() {
-		p.unsent.Store(unsent)
+		p.noteUnsent(unsent)
 		p.heard = p.l.now
 	}
 	switch now := p.l.now; {
@@ -347,6 +380,9 @@ func (p *peer) closed() {
 	delete(p.l.peers, p)
 	p.s.partial.Add(-int64(p.partial))
 	p.partial = 0
+	p.s.waiting.Add(-int64(p.waiting))
+	p.waiting = 0
+	p.noteUnsent(0)
 	p.mu.Lock()
 	p.mu.closed = true
 	all := p.mu.onClose

@@ -24,7 +24,7 @@ type masterSync struct {
 	addr   string
 	client *Client
 	last   map[int32][]byte // answers that were taken over
-	failed bool             // and that is logged
+	failed time.Time        // when that was logged last; zero: the last copy succeeded
 }
 
 func newMasterSync(b *Broker) *masterSync {
@@ -69,19 +69,24 @@ func (s *masterSync) run(ctx context.Context) {
 			clear(s.last)
 			continue
 		}
-		s.note(s.sync(ctx))
+		s.note(s.sync(ctx), time.Now())
 	}
 }
 
-// note logs when the copy begins to fail, and when it no longer does.
-func (s *masterSync) note(err error) {
+// syncSaid is how often it is said that the copy fails, and why now: the first
+// reason, as a connection that broke, is not always the one to look at.
+const syncSaid = time.Minute
+
+// note logs when the copy begins to fail, while it does, and when it no longer does.
+func (s *masterSync) note(err error, now time.Time) {
 	switch {
-	case err != nil && !s.failed:
+	case err != nil && now.Sub(s.failed) >= syncSaid:
 		s.b.o.Logger.Warn("topics, groups and offsets do not follow the master; trying again", "master", s.addr, "every", syncInterval, "error", err)
-	case err == nil && s.failed:
+		s.failed = now
+	case err == nil && !s.failed.IsZero():
 		s.b.o.Logger.Info("topics, groups and offsets follow the master again", "master", s.addr)
+		s.failed = time.Time{}
 	}
-	s.failed = err != nil
 }
 
 func (s *masterSync) sync(ctx context.Context) error {

@@ -212,7 +212,7 @@ func (t *Topics) Create(c TopicConfig, done func(error)) {
 		if _, ok := items[c.Name]; ok {
 			return nil, nil
 		}
-		if err := t.table.room(items); err != nil {
+		if err := t.table.room(items, c.Name, c); err != nil {
 			return nil, err
 		}
 		items[c.Name] = c
@@ -236,12 +236,10 @@ func (t *Topics) alter(name string, edit func(old TopicConfig, there bool) (Topi
 		if there && c.equal(&old) {
 			return nil, nil
 		}
-		if !there {
-			if err := t.table.room(items); err != nil {
-				return nil, err
-			}
-		}
 		c.rest = old.rest
+		if err := t.table.room(items, name, c); err != nil {
+			return nil, err
+		}
 		items[name] = c
 		return []string{name}, nil
 	}, done)

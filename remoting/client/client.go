@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/haengine/haengine/remoting"
 )
@@ -103,7 +104,7 @@ func (e *CallError) Error() string {
 	var answer *remoting.ResponseError
 	switch {
 	case errors.As(e.Err, &answer):
-		why := strings.TrimSpace(answer.Remark)
+		why := oneLine(strings.TrimSpace(answer.Remark))
 		if name := CodeName(answer.Code); !strings.Contains(why, name) {
 			why = name + ": " + why
 		}
@@ -116,6 +117,23 @@ func (e *CallError) Error() string {
 		return fmt.Sprintf("%s at %s: no answer in time", e.What, e.Address)
 	}
 	return fmt.Sprintf("%s at %s: %v", e.What, e.Address, shortCause(e.Err))
+}
+
+// remarkMax is how much of another's text an error shows, in bytes.
+const remarkMax = 2000
+
+// oneLine is a text of somebody else's for people: nothing in it does anything to a
+// terminal or begins a line that looks like ours.
+func oneLine(s string) string {
+	if len(s) > remarkMax {
+		s = strings.ToValidUTF8(s[:remarkMax], "") + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, s)
 }
 
 // Unwrap is why.

@@ -8,12 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/haengine/haengine/engine"
 	"github.com/haengine/haengine/remoting"
@@ -240,13 +243,89 @@ func TestBodiesAreDecoded(t *testing.T) {
 			t.Fatal(all, err)
 		}
 		m := all[0]
-		if m.Content != nil {
-			t.Errorf("flag %#x: inflated before it is taken", c.flag)
+		if m.Content != nil || m.NotDecoded != "" {
+			t.Errorf("flag %#x: it is decoded before it is given", c.flag)
 		}
-		m.decode()
-		if len(m.Content) != c.content || c.notDecoded == "" != (m.NotDecoded == "") || !strings.Contains(m.NotDecoded, c.notDecoded) {
+		if m.decode(); len(m.Content) != c.content || c.notDecoded == "" != (m.NotDecoded == "") || !strings.Contains(m.NotDecoded, c.notDecoded) {
 			t.Errorf("flag %#x: %d bytes, %q", c.flag, len(m.Content), m.NotDecoded)
 		}
+	}
+}
+
+// A pull's answer of 256 KiB may become 256 MiB, and one is read ahead of each queue.
+func TestWhatIsReadAheadStaysCompressed(t *testing.T) {
+	var z bytes.Buffer
+	w := zlib.NewWriter(&z)
+	w.Write(make([]byte, 1<<20))
+	w.Close()
+	f := newFakeBroker(t, 3, func(r *remoting.Request) {
+		pulled(r, remoting.Success, 3, record(0, 1, z.String()), record(1, 1, z.String()), record(2, 1, z.String()))
+	})
+	r, err := newClient(t, f.addr()).OpenReader(within(t), ReaderOptions{Topic: "orders"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close(within(t))
+	if m, err := r.Next(within(t)); err != nil || len(m.Content) != 1<<20 {
+		t.Fatal(m, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ahead := 0
+	for _, s := range r.mu.stints {
+		for _, m := range s.heads {
+			ahead++
+			if m.Content != nil {
+				t.Errorf("message %d has its %d bytes before it is asked for", m.QueueOffset, len(m.Content))
+			}
+		}
+	}
+	if ahead != 2 {
+		t.Errorf("%d messages are ahead, want 2", ahead)
+	}
+}
+
+// Whoever reaches a name server may register any number of queues.
+func TestARouteWithTooManyQueuesIsRefused(t *testing.T) {
+	for queues, fine := range map[int]bool{queuesMax: true, queuesMax + 1: false, math.MaxInt32: false} {
+		f := newFakeBroker(t, 0, func(r *remoting.Request) { stored(r, remoting.Success) })
+		f.queues.Store(int32(queues)) // nobody asks yet
+		r, err := newClient(t, f.addr()).Route(within(t), "orders")
+		if (err == nil) != fine {
+			t.Fatalf("%d queues: %v", queues, err)
+		}
+		if err == nil && len(r.Writable()) != queues {
+			t.Errorf("%d queues can be written, want %d", len(r.Writable()), queues)
+		}
+		if err != nil && !strings.Contains(err.Error(), strconv.Itoa(queues)) {
+			t.Errorf("%q does not say how many", err)
+		}
+	}
+	many := Route{Queues: []TopicQueues{{"a", queuesMax, 1, 6}, {"b", 1, queuesMax, 6}, {"c", -5, 2, 6}}}
+	if err := many.check(); err != nil {
+		t.Error(err)
+	}
+	many.Queues[2].ReadQueues = 3
+	if err := many.check(); err == nil {
+		t.Error("more queues than are used, over all brokers, are taken")
+	}
+}
+
+// An answer's remark is somebody else's text.
+func TestARemarkDoesNothingToATerminal(t *testing.T) {
+	f := newFakeBroker(t, 0, func(r *remoting.Request) {
+		r.ReplyCode(remoting.NoPermission, "\x1b[2Jno\r\nhaengine: all is well\u009b\x7f – %s", strings.Repeat("ä", 1<<20))
+	})
+	_, err := sendOne(t, f, ProducerOptions{})
+	if err == nil {
+		t.Fatal("it is sent")
+	}
+	text := err.Error()
+	if strings.ContainsAny(text, "\x1b\r\n\u009b\x7f") || !strings.Contains(text, "[2Jno  haengine: all is well   – ää") || !utf8.ValidString(text) {
+		t.Errorf("%.300q", text)
+	}
+	if len(text) > remarkMax+300 {
+		t.Errorf("it has %d bytes", len(text))
 	}
 }
 

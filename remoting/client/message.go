@@ -131,7 +131,8 @@ const (
 // ContentMax is how large an inflated body may become; brokers take bodies of 4 MiB.
 const ContentMax = 64 << 20
 
-// decode fills Content or NotDecoded.
+// decode fills Content. It is called when a message is given, not when it comes: what
+// is read ahead may become a thousand times as large.
 func (m *Received) decode() {
 	if m.SysFlag&flagCompressed == 0 {
 		m.Content = m.Body
@@ -166,7 +167,7 @@ func inflate(body []byte, most int64) ([]byte, error) {
 	return content, err
 }
 
-// decodeRecords reads the records of a pull's answer.
+// decodeRecords reads the records of a pull's answer, without their Content.
 func decodeRecords(body []byte, q Queue) ([]*Received, error) {
 	var all []*Received
 	for len(body) > 0 {
@@ -175,8 +176,7 @@ func decodeRecords(body []byte, q Queue) ([]*Received, error) {
 			return all, fmt.Errorf("topic %s queue %d at broker %s: an answer is no record: %w", q.Topic, q.QueueID, q.BrokerName, err)
 		}
 		body = body[rec.Size:]
-		m := &Received{Record: rec, Broker: q.BrokerName, queue: q}
-		all = append(all, m)
+		all = append(all, &Received{Record: rec, Broker: q.BrokerName, queue: q})
 	}
 	return all, nil
 }

@@ -159,14 +159,15 @@ func (r *Reader) Next(ctx context.Context) (*Received, error) {
 // TryNext is Next without waiting: it gives nil if it is not known yet which message
 // is the next.
 func (r *Reader) TryNext() (*Received, error) {
-	m, err := r.take()
+	m, err := r.first()
 	if m != nil {
-		m.decode() // not before: what waits here may become much larger
+		m.decode()
 	}
 	return m, err
 }
 
-func (r *Reader) take() (*Received, error) {
+// first takes the message that is the next, if that is known yet.
+func (r *Reader) first() (*Received, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var least *stint
@@ -196,6 +197,7 @@ func (r *Reader) take() (*Received, error) {
 		return nil, nil
 	}
 	m := least.heads[0]
+	least.heads[0] = nil // what is inflated of it goes when the caller lets it go
 	least.heads = least.heads[1:]
 	least.out++
 	return m, nil

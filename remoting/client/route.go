@@ -119,6 +119,27 @@ func (r *Route) masters() (n int) {
 	return n
 }
 
+// Limits of a route, for whoever registers at a name server may say any number: each
+// queue that is read or written costs memory here.
+const (
+	queuesMax   = 65535   // of a topic at one broker
+	routeQueues = 1 << 17 // of a topic at all of them
+)
+
+// check refuses a route with more queues than can be worked with.
+func (r *Route) check() error {
+	all := int64(0)
+	for i := range r.Queues {
+		q := &r.Queues[i]
+		most := max(q.ReadQueues, q.WriteQueues, 0)
+		if all += int64(most); most > queuesMax || all > routeQueues {
+			return fmt.Errorf("broker %.100s has %d queues to read and %d to write, with those before it %d: at most %d of a broker and %d in all are used",
+				q.Broker, q.ReadQueues, q.WriteQueues, all, queuesMax, routeQueues)
+		}
+	}
+	return nil
+}
+
 // Route asks where a topic is. A name server that does not know it, or knows no
 // master, may know less than another one, which is asked then. The error is
 // ErrNoTopic if all that answer do not know it.
@@ -130,6 +151,9 @@ func (c *Client) Route(ctx context.Context, topic string) (*Route, error) {
 			return false, err
 		}
 		r.Topic = topic
+		if err := r.check(); err != nil {
+			return false, fmt.Errorf("route of topic %s from name server %s: %w", topic, from, err)
+		}
 		if best == nil || r.masters() > best.masters() {
 			best = r
 		}
