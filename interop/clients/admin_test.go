@@ -43,7 +43,9 @@ func canonical(arguments, prefix string, at *cluster, text string) string {
 		// Two words in the head, and the version last.
 		lines = mapped(lines, func(line string) string { return line[:max(0, strings.LastIndexByte(line, ' '))] })
 	case name == "brokerStatus":
-		lines = mapped(lines, brokerKey)
+		lines = slices.DeleteFunc(mapped(lines, brokerKey), func(line string) bool {
+			return inner.MatchString(line) || prefix == "J4" && strings.HasPrefix(line, "brokerActive") // which 4.9 does not have
+		})
 		slices.Sort(lines)
 	case name == "haStatus":
 		lines = ends(lines)
@@ -72,6 +74,11 @@ func mapped(lines []string, f func(string) string) []string {
 	return all
 }
 
+// inner are what a broker tells of its own thread pools, buffers, timer and counters,
+// another set in each version.
+var inner = regexp.MustCompile(`^(EndTransaction|ackThreadPool|litePull|query|timer|putLatency|putMessage(Average|Distribute|Entire|SizeTotal)|getMessageEntire|` +
+	`getTransfer|commitLogDiskRatio_|dispatchMaxBuffer|remainTransient|scheduleMessageOffset_|brokerVersion$)`)
+
 // brokerKey leaves the name of a value, and the value where it has to be the same.
 func brokerKey(line string) string {
 	key, value, _ := strings.Cut(line, ":")
@@ -85,12 +92,16 @@ func brokerKey(line string) string {
 	return key
 }
 
-var number = regexp.MustCompile(`\b\d{3,}\b`)
+// A number is an offset, a speed what a link carries in a second.
+var (
+	number = regexp.MustCompile(`\b\d{3,}\b`)
+	speed  = regexp.MustCompile(`\b\d+\.\d\d\b`)
+)
 
 // ends replaces offsets in the log: the first is its end, and what is equal to it
 // is so, too.
 func ends(lines []string) []string {
-	text := strings.Join(lines, "\n")
+	text := speed.ReplaceAllString(strings.Join(lines, "\n"), "SPEED")
 	end := cmp.Or(number.FindString(text), "none")
 	text = number.ReplaceAllStringFunc(text, func(n string) string {
 		if n == end {

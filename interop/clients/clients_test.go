@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/haengine/haengine/interop/rocketmq"
 )
@@ -21,17 +22,22 @@ const (
 // of one is waiting.
 func TestClientsFindTheSame(t *testing.T) {
 	rocketmq.Need(t)
+	begun := time.Now()
 	f := newField(t)
+	t.Logf("all are up after %v", time.Since(begun))
 	f.run(0, atMaster, prepare, false)
 	f.admin(1, mqadmin)
+	t.Logf("scenarios at masters ended after %v", time.Since(begun))
 	for _, c := range f.clusters {
 		c.followed(t)
 	}
+	t.Logf("slaves have it all after %v", time.Since(begun))
 	for _, c := range f.clusters {
 		c.kill()
 	}
 	f.run(2, atSlave, prepare, true)
 	f.admin(3, mqadminAtSlave)
+	t.Logf("scenarios at slaves ended after %v", time.Since(begun))
 	f.results.check(t, f.want)
 	if *tableFlag != "" && !t.Failed() {
 		if err := f.results.write(*tableFlag); err != nil {
@@ -60,6 +66,7 @@ type player struct {
 // newField starts the clusters and the clients.
 func newField(t *testing.T) *field {
 	t.Helper()
+	t.TempDir() // the first call has them removed last, when what writes there is gone
 	f := &field{t: t, results: newResults(), want: readResults(t)}
 	group5, java5 := startGroup(t, rocketmq.V5), startJava(t, rocketmq.V5)
 	var group4 *group

@@ -150,10 +150,9 @@ final class Failover {
         consumer.start();
         List<MessageQueue> queues = new ArrayList<>(consumer.fetchMessageQueues(place.topic));
         consumer.assign(queues);
-        for (MessageQueue queue : queues) consumer.seek(queue, 5);
-        List<MessageExt> found = Pulling.poll(consumer, ALL - 20, Place.PATIENCE_SECONDS);
-        return Output.map("queues", queues.size(), "messages", found.size(), "distinct", new TreeSet<>(Sent.numbers(found)).size(),
-            "by_time", Failures.of(() -> consumer.offsetForTimestamp(queues.get(0), 0L)));
+        List<MessageExt> found = Pulling.poll(consumer, ALL, Place.PATIENCE_SECONDS);
+        return Output.map("queues", queues.size(), "all", Pulling.all(found, 0, ALL), "by_time", Failures.of(() -> consumer.offsetForTimestamp(queues.get(0), 0L)),
+            "seek", Failures.of(() -> consumer.seek(queues.get(0), 5L)));
     }
 
     /** Pulls by hand, and what is known of a queue. */
