@@ -142,6 +142,9 @@ type messageSource interface {
 // is no pause: they are memory, and a group is told only then that it has them.
 const tailPending = 256
 
+// tailPendingBytes is how much their bodies, which may be 64 MiB each, have at most.
+const tailPendingBytes = 1 << 20
+
 // tailer prints messages. A group's message counts as consumed when it is printed.
 type tailer struct {
 	tailOptions
@@ -150,6 +153,7 @@ type tailer struct {
 	line                []byte
 	printed, notDecoded int64
 	pending             []*client.Received // printed into the buffer, not flushed yet
+	pendingBytes        int                // of their bodies
 }
 
 func (t *tailer) run(ctx context.Context, r messageSource) error {
@@ -168,7 +172,8 @@ func (t *tailer) run(ctx context.Context, r messageSource) error {
 		if _, err := t.out.Write(t.format(m)); err != nil {
 			return err
 		}
-		if t.pending = append(t.pending, m); len(t.pending) >= tailPending {
+		t.pending = append(t.pending, m)
+		if t.pendingBytes += len(m.Content); len(t.pending) >= tailPending || t.pendingBytes >= tailPendingBytes {
 			if err := t.flush(r); err != nil {
 				return err
 			}
@@ -196,7 +201,7 @@ func (t *tailer) flush(r messageSource) error {
 		r.Consumed(m)
 	}
 	clear(t.pending)
-	t.pending = t.pending[:0]
+	t.pending, t.pendingBytes = t.pending[:0], 0
 	return nil
 }
 
