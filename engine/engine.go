@@ -393,6 +393,9 @@ func (e *Engine) GetByQueue(topic string, queue int32, queueOffset int64) (Recor
 	return e.log.Read(entry[0].Offset)
 }
 
+// Queues are all queues of the log, in the order of topic and id. Any goroutine.
+func (e *Engine) Queues() []QueueID { return e.log.Queues() }
+
 // QueueBounds gives a queue's first offset and the one past its last.
 func (e *Engine) QueueBounds(topic string, queue int32) (from, to int64, ok bool) {
 	return e.log.QueueBounds(QueueID{Topic: topic, ID: queue})

@@ -171,11 +171,17 @@ func (b *Broker) register() {
 	b.background.Go(func() { b.watchDisk(ctx) })
 	events, stop := b.o.Engine.Subscribe(64)
 	b.stopRoles = stop
+	slave := b.o.Engine.Role() == engine.Slave
 	b.background.Go(func() {
 		for e := range events {
-			if e.Kind == engine.RoleChanged || e.Missed > 0 {
-				registrar.Poke()
+			if e.Kind != engine.RoleChanged && e.Missed == 0 {
+				continue
 			}
+			was := slave
+			if slave = b.o.Engine.Role() == engine.Slave; was && !slave {
+				b.raiseTopics()
+			}
+			registrar.Poke()
 		}
 	})
 }
