@@ -123,10 +123,14 @@ func (r *recovery) chooseStart(w *walker) error {
 	return nil
 }
 
+// segmentAlignment is what sizes of segments are multiples of in practice.
+const segmentAlignment = 4096
+
 // otherSegments refuses a store that was filled by a master whose segments are
-// smaller: its filler does not end on our border and a good record follows it.
-// Cutting the log there would be undone by the next connection, which brings
-// the same bytes, acknowledged again and cut again.
+// smaller: its filler does not end on our border, and a good record follows it
+// or, where the master's segment can end, nothing yet. Cutting the log there would
+// be undone by the next connection, which brings the same bytes, acknowledged
+// again and cut again.
 func (r *recovery) otherSegments() error {
 	if r.stopped == nil || r.stopped.Kind != KindFiller || r.damage != nil {
 		return nil
@@ -141,8 +145,20 @@ func (r *recovery) otherSegments() error {
 	if next-next%r.layout.segmentBytes != r.stopped.Offset-r.stopped.Offset%r.layout.segmentBytes {
 		return nil
 	}
-	if _, bad, err = w.check(next); err != nil || bad != nil {
+	if _, bad, err = w.check(next); err != nil {
 		return err
+	}
+	if bad != nil && next%segmentAlignment == 0 {
+		head, err := w.peek(next, fillerHeaderBytes)
+		if err != nil {
+			return err
+		}
+		if zeros(head) {
+			bad = nil
+		}
+	}
+	if bad != nil {
+		return nil
 	}
 	return fmt.Errorf("%w: its segments have %d bytes, and the filler at offset %d ends at %d, where the master's segment ends: "+
 		"the master's segments are smaller; copy it again into a new directory with the master's segment size",

@@ -2,6 +2,7 @@ package commitlog
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -71,4 +72,48 @@ func TestARecordUpToTheBorderOfTheLastSegment(t *testing.T) {
 		t.Errorf("the log ends at %d", l.EndOffset())
 	}
 	must(t, l.Close())
+}
+
+// A replica whose segments are larger than its master's may have been stopped by a
+// filler that it had whole, before anything came behind it. Its store is refused as
+// one in which records follow; a filler whose size was damaged is cut off.
+func TestStoreThatEndsWithAnotherSegmentSizesFillerIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		end     int64 // of the filler
+		behind  bool  // a record follows
+		refused bool
+	}{
+		{"where a segment can end", 8192, false, true},
+		{"where a segment can end, records follow", 8192, true, true},
+		{"where none can", 8200, false, false},
+		{"where none can, records follow", 8200, true, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := testOptions(t.TempDir())
+			last := writeStore(t, o, 7, 1000)[6]
+			patch(t, o.Dir, o.SegmentBytes, last.EndOffset, AppendFiller(nil, int(c.end-last.EndOffset)))
+			if c.behind {
+				patch(t, o.Dir, o.SegmentBytes, c.end, AppendRecord(nil, &Message{Topic: "topic", Body: []byte("behind"), PhysicalOffset: c.end}))
+			}
+			l, err := Open(o)
+			if !c.refused {
+				must(t, err)
+				defer l.Close()
+				if l.EndOffset() != last.EndOffset {
+					t.Errorf("ends at %d, want %d", l.EndOffset(), last.EndOffset)
+				}
+				return
+			}
+			if err == nil {
+				_ = l.Close()
+				t.Fatal("opened")
+			}
+			for _, part := range []string{"65536 bytes", fmt.Sprint("ends at ", c.end), "smaller"} {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%q does not say %q", err, part)
+				}
+			}
+		})
+	}
 }

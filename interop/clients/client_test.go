@@ -109,8 +109,19 @@ func (c *client) run(at *cluster, scenario, name string) outcome {
 }
 
 // mqadmin runs a command of RocketMQ's administration; an argument ID stands for
-// that of a message that was prepared by name.
-func (c *client) mqadmin(at *cluster, arguments, name string) outcome {
+// that of a message that was prepared by name. On a busy machine a broker of
+// RocketMQ's may not answer within the command's own limit: a command that says so
+// is run again.
+func (c *client) mqadmin(at *cluster, arguments, name string) (o outcome) {
+	for range 3 {
+		if o = c.mqadminOnce(at, arguments, name); !strings.Contains(o.text, "RemotingTimeoutException") {
+			break
+		}
+	}
+	return o
+}
+
+func (c *client) mqadminOnce(at *cluster, arguments, name string) outcome {
 	o := c.ask("mqadmin", fmt.Sprintf("namesrv=%s,name=%s-%s,arguments=%s", at.names, c.prefix, name, arguments))
 	var said struct {
 		Text      string `json:"text"`

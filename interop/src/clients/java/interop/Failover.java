@@ -95,7 +95,7 @@ final class Failover {
     private static Map<String, Object> push(Place place) throws Exception {
         Heard first = new Heard(), again = new Heard();
         DefaultMQPushConsumer consumer = Pushing.start(place.push(place.group + "-new", "*"), first.as("member"));
-        Place.until(() -> first.numbers().size() == ALL);
+        Place.until(() -> first.numbers().size() == ALL && Pushing.done(consumer, place.topic) == ALL);
         consumer.shutdown();
         Pushing.start(place.push(place.group + "-new", "*"), again.as("member"));
         Place.within(Place.SILENCE_SECONDS, () -> again.count() > 0);
@@ -105,8 +105,8 @@ final class Failover {
     /** The group that stored its offsets at the master goes on where it was. */
     private static Map<String, Object> goOn(Place place) throws Exception {
         Heard heard = new Heard();
-        Pushing.start(place.push(place.group + "-gone", "*"), heard.as("member"));
-        Place.until(() -> heard.numbers().size() >= ALL - FIRST);
+        DefaultMQPushConsumer back = Pushing.start(place.push(place.group + "-gone", "*"), heard.as("member"));
+        Place.until(() -> heard.numbers().size() >= ALL - FIRST && Pushing.done(back, place.topic) == ALL);
         return Output.map("messages", heard.count(), "from", heard.numbers().isEmpty() ? -1 : heard.numbers().iterator().next());
     }
 

@@ -50,6 +50,18 @@ final class Pushing {
         return sum;
     }
 
+    /**
+     * The sum of the offsets that a consumer will store when it ends. What its listener has heard is counted there only when the
+     * listener has returned: one that ends at once would leave its last messages to its successor.
+     */
+    static long done(DefaultMQPushConsumer consumer, String topic) {
+        long sum = 0;
+        for (MessageQueue queue : consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet()) {
+            if (queue.getTopic().equals(topic)) sum += consumer.getDefaultMQPushConsumerImpl().getOffsetStore().readOffset(queue, ReadOffsetType.READ_FROM_MEMORY);
+        }
+        return sum;
+    }
+
     /** Two members share the queues as soon as both are there, and one takes over all when the other leaves. */
     private static Map<String, Object> group(Place place) throws Exception {
         place.createTopic(4);
