@@ -128,7 +128,7 @@ func (c *Conn) apply() {
 
 // ready hands an event to the handler: data before the hang-up.
 func (c *Conn) ready(events uint32) {
-	c.loop.active()
+	c.loop.rest.over()
 	if c.state == connDraining {
 		c.drop()
 		return

@@ -55,7 +55,7 @@ func (d *Dialing) Cancel() { d.fail(ErrCanceled, nil) }
 
 // ready is called when the kernel is done connecting.
 func (d *Dialing) ready(uint32) {
-	d.loop.active()
+	d.loop.rest.over()
 	if err := socketError(d.fd); err != nil {
 		d.fail(nil, err)
 		return

@@ -8,8 +8,8 @@
 //	Post(fn) ───▶ queue ─┐              ┌──────────────────────────────┐
 //	Waker.Wake ─▶ list  ─┴▶ eventfd ──▶ │ epoll_wait: a batch of events│
 //	                        timerfd ──▶ │  Readable, then Writable     │
-//	                        listener ─▶ │  posted functions, wakers    │
-//	                        sockets ──▶ │  timers that are due         │
+//	                        listener ─▶ │  timers that are due         │
+//	                        sockets ──▶ │ posted functions, wakers     │
 //	                                    ├──────────────────────────────┤
 //	                                    │ end of turn: fds closed,     │
 //	                                    │ Closed and failed dials told │
@@ -34,7 +34,9 @@
 //
 // The loop's goroutine is not locked to a thread unless Options.PinCPUs asks
 // for it: a locked one must hand over to another thread to wake a producer,
-// which costs more than the wake-up itself.
+// which costs more than the wake-up itself. A loop sleeps in Go's own poller, so
+// that its processor is free for others, and where events follow each other
+// closely it looks for the next one for a while first.
 //
-// Linux only; built on gnet's netpoll, which only poller.go knows.
+// Linux only; poller.go alone knows epoll.
 package reactor

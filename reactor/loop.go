@@ -32,10 +32,9 @@ type Loop struct {
 	events   uint64 // reported by epoll so far
 	ending   []ender
 	spare    []ender // emptied; becomes ending in the next turn
-	endAsked bool    // the end of a turn was asked for
 	stopping bool
+	rest     rest
 	timers   timers
-	spinner  spinner
 	vectors  vectors
 	runs     []func() // posted, taken off the queue; swapped with it
 
@@ -59,16 +58,15 @@ type Loop struct {
 // startLoop starts a loop, on the CPU given if that is not negative.
 func startLoop(g *Group, index, pin int, spin time.Duration) (*Loop, error) {
 	l := &Loop{group: g, index: index, now: Now(), done: make(chan struct{})}
+	// A loop with a thread of its own, or the only processor, has none to leave to
+	// others while it sleeps; Go's poller would only take longer to wake it.
+	l.rest = rest{loop: l, spin: spin, blocks: pin >= 0 || runtime.GOMAXPROCS(0) == 1}
 	var err error
-	if l.poller, err = openPoller(l.handle, l.endTurn); err != nil {
+	if l.poller, err = openPoller(); err != nil {
 		return nil, err
 	}
-	for _, open := range []func() error{
-		func() error { return l.signal.open(l) },
-		func() error { return l.timers.open(l) },
-		func() error { return l.spinner.open(l, spin) },
-	} {
-		if err := open(); err != nil {
+	for _, open := range []func(*Loop) error{l.signal.open, l.timers.open} {
+		if err := open(l); err != nil {
 			l.release()
 			return nil, err
 		}
@@ -118,26 +116,56 @@ func (l *Loop) run(pin int, started chan<- error) {
 	}
 	started <- nil
 	reason := ErrClosed
-	if err := l.poller.run(); err != nil {
+	if err := l.turns(); err != nil {
 		l.err, reason = err, err
 		l.group.logger.Error("loop ended: its connections are closed", "loop", l.index, "error", err)
 	}
 	l.terminate(reason)
 }
 
-// stop ends the loop at the end of this turn.
-func (l *Loop) stop() {
-	l.stopping = true
-	if err := l.poller.stop(); err != nil {
-		l.group.logger.Error("loop cannot be stopped", "loop", l.index, "error", err)
+// turns handles what happens until stop. The error is the kernel's.
+func (l *Loop) turns() error {
+	for !l.stopping {
+		n, err := l.poller.poll()
+		if n == 0 && err == nil && !l.queued() {
+			n, err = l.rest.next()
+		}
+		if err != nil {
+			return err
+		}
+		l.turn(n)
+		// Whoever this turn woke runs before the loop looks for more, on a
+		// processor whose caches are warm.
+		runtime.Gosched()
 	}
+	return nil
 }
+
+// turn handles the events that the poller found, then what was posted, then what
+// is to be done when no event is left that could mistake a reused descriptor for
+// the old one.
+func (l *Loop) turn(events int) {
+	for i := range events {
+		l.now = Now()
+		if w, bits := l.poller.event(i); w != nil {
+			l.events++
+			w.owner.ready(bits)
+		}
+	}
+	l.now = Now()
+	if l.runPosted() {
+		l.rest.over()
+	}
+	l.runEnding()
+}
+
+// stop ends the loop at the end of this turn.
+func (l *Loop) stop() { l.stopping = true }
 
 // terminate closes everything, tells everybody, and lets go of the loop's
 // own descriptors. No event is in flight any more.
 func (l *Loop) terminate(reason error) {
 	l.stopping = true
-	l.endAsked = true // there is no turn left to ask for
 	l.now = Now()
 	l.posted.Lock()
 	l.posted.closed = true
@@ -157,7 +185,7 @@ func (l *Loop) terminate(reason error) {
 
 // release closes the loop's own descriptors.
 func (l *Loop) release() {
-	for _, fd := range []int{l.signal.fd, l.timers.fd, l.spinner.fd} {
+	for _, fd := range []int{l.signal.fd, l.timers.fd} {
 		if fd > 0 {
 			_ = unix.Close(fd)
 		}
@@ -165,39 +193,13 @@ func (l *Loop) release() {
 	_ = l.poller.close()
 }
 
-// handle is called for each event.
-func (l *Loop) handle(w *watch, events uint32) {
-	l.events++
-	l.now = Now()
-	w.owner.ready(events)
-	// Whoever this event woke runs before the loop looks for more. The poller's
-	// own yield before it blocks is not enough: the scheduler may return to the
-	// loop itself, which then blocks in epoll_wait with the woken producer in
-	// its processor's queue, for 10 to 20 ms (docs/benchmarks.md).
-	runtime.Gosched()
-}
-
-// later has e finished at the end of the turn, when no event of the batch is
-// left that could mistake a reused descriptor for the old one.
-func (l *Loop) later(e ender) {
-	l.ending = append(l.ending, e)
-	if l.endAsked {
-		return
-	}
-	l.endAsked = true
-	if err := l.poller.endTurn(); err != nil {
-		l.group.logger.Error("end of turn cannot be asked for", "loop", l.index, "error", err)
-	}
-}
-
-// endTurn is called after the last event of a batch, if asked for.
-func (l *Loop) endTurn() {
-	l.now = Now()
-	l.endAsked = l.stopping
-	l.runEnding()
-}
+// later has e finished at the end of the turn.
+func (l *Loop) later(e ender) { l.ending = append(l.ending, e) }
 
 func (l *Loop) runEnding() {
+	if len(l.ending) == 0 {
+		return
+	}
 	batch := l.ending
 	l.ending, l.spare = l.spare[:0], nil
 	for _, e := range batch {
@@ -206,6 +208,9 @@ func (l *Loop) runEnding() {
 	clear(batch)
 	l.spare = batch
 }
+
+// queued tells whether there is something for runPosted.
+func (l *Loop) queued() bool { return l.waiting.Load() || l.woken.Load() != nil }
 
 // runPosted runs the posted functions and the wakers that are there now; what
 // they add runs in a later turn. It reports whether there were any.

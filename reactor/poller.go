@@ -3,10 +3,9 @@ package reactor
 import (
 	"errors"
 	"fmt"
+	"os"
+	"syscall"
 
-	gneterrors "github.com/panjf2000/gnet/v2/pkg/errors"
-	"github.com/panjf2000/gnet/v2/pkg/netpoll"
-	"github.com/panjf2000/gnet/v2/pkg/queue"
 	"golang.org/x/sys/unix"
 
 	"github.com/haengine/haengine/internal/invariant"
@@ -14,9 +13,9 @@ import (
 
 // Bits of an event, as epoll reports them.
 const (
-	eventRead   = uint32(netpoll.ReadEvents)
-	eventWrite  = uint32(netpoll.WriteEvents)
-	eventHangUp = uint32(netpoll.ErrEvents)
+	eventRead   = uint32(unix.EPOLLIN | unix.EPOLLPRI)
+	eventWrite  = uint32(unix.EPOLLOUT)
+	eventHangUp = uint32(unix.EPOLLERR | unix.EPOLLHUP)
 )
 
 // watchMode is what a watch is registered for.
@@ -30,93 +29,114 @@ const (
 	watchEdge  watchMode = 4 // readable, edge triggered: needs no read to fall silent
 )
 
+// bits are what epoll is asked for.
+func (m watchMode) bits() (events uint32) {
+	if m&watchRead != 0 {
+		events |= eventRead
+	}
+	if m&watchWrite != 0 {
+		events |= eventWrite
+	}
+	if m == watchEdge {
+		events = eventRead | unix.EPOLLET
+	}
+	return events
+}
+
 // target is what owns a watched file descriptor.
 type target interface {
 	ready(events uint32) // epoll reported events
 	abandon(err error)   // the loop ends: let go of the descriptor
 }
 
-// watch is a file descriptor's place in a poller. It is embedded in its
-// owner, which keeps it alive: with gnet's poll_opt tag the kernel holds a
-// pointer to the attachment that the garbage collector cannot see.
+// watch is a file descriptor's place in a poller. It is embedded in its owner.
 type watch struct {
-	attachment netpoll.PollAttachment
-	owner      target // nil: not attached
-	mode       watchMode
+	fd    int
+	owner target // nil: not attached
+	mode  watchMode
 }
 
-// poller is gnet's netpoll.Poller with its corners covered. It finds the
-// watch by descriptor, so that both builds of netpoll look alike; knows
-// everything that is attached; and turns netpoll's task queue, which runs
-// after the last event of a batch, into the end of a turn.
+// batchEvents is how many events one call of epoll_wait brings at most.
+const batchEvents = 256
+
+// poller is an epoll set, which can itself be waited for in Go's own poller: a
+// loop that sleeps there leaves its processor to other goroutines at once. One
+// that blocks in epoll_wait keeps it for up to 20 ms, until the runtime's monitor
+// takes it away, and what was runnable there waits as long
+// (docs/decisions/0015-loops-sleep-in-gos-poller.md).
 // Loop-confined.
 type poller struct {
-	netpoll *netpoll.Poller
-	table   []*watch // by descriptor
-	event   netpoll.PollEventHandler
-	ending  queue.Func
-	stopped bool
+	fd     int
+	file   *os.File        // the set, in Go's poller
+	set    syscall.RawConn // of file
+	table  []*watch        // by descriptor
+	events [batchEvents]unix.EpollEvent
+
+	look func(uintptr) bool // poll, for set; made once
+	n    int                // what look found
+	err  error
 }
 
-// openPoller makes a poller that calls onEvent for each event of an attached
-// watch, and onTurnEnd at the end of the turn after endTurn was called.
-func openPoller(onEvent func(w *watch, events uint32), onTurnEnd func()) (*poller, error) {
-	np, err := netpoll.OpenPoller()
+func openPoller() (*poller, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
-		return nil, fmt.Errorf("open poller: %w", err)
+		return nil, &OpError{Op: "epoll_create", Err: err}
 	}
-	p := &poller{netpoll: np}
-	p.event = func(fd int, events netpoll.IOEvent, _ netpoll.IOFlags) error {
-		// Whatever was detached or silenced earlier in this batch may still
-		// have an event in it.
-		if fd < len(p.table) {
-			if w := p.table[fd]; w != nil && w.mode != watchNone {
-				onEvent(w, events)
-			}
-		}
-		return nil // netpoll would drop an error
+	// It means nothing to epoll, and tells os.NewFile that Go may wait for it.
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return nil, errors.Join(&OpError{Op: "fcntl", Err: err}, unix.Close(fd))
 	}
-	p.ending = func(any) error {
-		onTurnEnd()
-		if p.stopped {
-			return gneterrors.ErrEngineShutdown
-		}
-		return nil
+	p := &poller{fd: fd, file: os.NewFile(uintptr(fd), "epoll")}
+	p.look = func(uintptr) bool {
+		p.n, p.err = p.wait(0)
+		return p.n != 0 || p.err != nil
+	}
+	if p.set, err = p.file.SyscallConn(); err != nil {
+		return nil, errors.Join(fmt.Errorf("epoll set: %w", err), p.close())
 	}
 	return p, nil
 }
 
-// run handles events until stop; nil then, else the kernel's refusal.
-func (p *poller) run() error {
-	var err error
-	switch np := any(p.netpoll).(type) {
-	case interface {
-		Polling(netpoll.PollEventHandler) error
-	}:
-		err = np.Polling(p.event)
-	case interface{ Polling() error }: // gnet's poll_opt tag
-		err = np.Polling()
+func (p *poller) close() error { return p.file.Close() }
+
+// poll takes the events that are there; their number.
+func (p *poller) poll() (int, error) { return p.wait(0) }
+
+// park waits for events in Go's poller.
+func (p *poller) park() (int, error) {
+	if err := p.set.Read(p.look); err != nil {
+		return 0, fmt.Errorf("wait for events: %w", err)
 	}
-	if errors.Is(err, gneterrors.ErrEngineShutdown) {
+	return p.n, p.err
+}
+
+// block waits for events in the kernel, with the processor.
+func (p *poller) block() (int, error) { return p.wait(-1) }
+
+func (p *poller) wait(milliseconds int) (int, error) {
+	for {
+		n, err := unix.EpollWait(p.fd, p.events[:], milliseconds)
+		if err == nil {
+			return n, nil
+		}
+		if errnoOf(err) != unix.EINTR {
+			return 0, fmt.Errorf("wait for events: %w", err)
+		}
+	}
+}
+
+// event gives event i of those that were found, or nil: whatever was detached or
+// silenced earlier in this batch may still have an event in it.
+func (p *poller) event(i int) (w *watch, events uint32) {
+	return p.watched(int(p.events[i].Fd)), p.events[i].Events
+}
+
+func (p *poller) watched(fd int) *watch {
+	if fd >= len(p.table) || p.table[fd] == nil || p.table[fd].mode == watchNone {
 		return nil
 	}
-	return fmt.Errorf("wait for events: %w", err)
+	return p.table[fd]
 }
-
-// endTurn asks for the end of a turn to be reported: when the last event of
-// this batch was handled, or of the next. It allocates and writes an eventfd,
-// so the caller asks once for all it has.
-func (p *poller) endTurn() error {
-	return p.netpoll.Trigger(queue.HighPriority, p.ending, nil)
-}
-
-// stop makes run return at the end of this turn or the next.
-func (p *poller) stop() error {
-	p.stopped = true
-	return p.endTurn()
-}
-
-func (p *poller) close() error { return p.netpoll.Close() }
 
 // attach gives fd a place, with no event asked for yet.
 func (p *poller) attach(w *watch, fd int, owner target) {
@@ -124,8 +144,7 @@ func (p *poller) attach(w *watch, fd int, owner target) {
 		p.table = append(p.table, nil)
 	}
 	invariant.Check(p.table[fd] == nil, "descriptor attached twice")
-	w.attachment = netpoll.PollAttachment{FD: fd, Callback: p.event}
-	w.owner, w.mode = owner, watchNone
+	w.fd, w.owner, w.mode = fd, owner, watchNone
 	p.table[fd] = w
 }
 
@@ -135,11 +154,9 @@ func (p *poller) detach(w *watch) {
 	if w.owner == nil {
 		return
 	}
-	if w.mode != watchNone {
-		// It can only fail for a descriptor that is not in the set.
-		_ = p.netpoll.Delete(w.attachment.FD)
-	}
-	p.table[w.attachment.FD] = nil
+	// It can only fail for a descriptor that is not in the set.
+	_ = p.watch(w, watchNone)
+	p.table[w.fd] = nil
 	w.owner, w.mode = nil, watchNone
 }
 
@@ -148,36 +165,16 @@ func (p *poller) watch(w *watch, mode watchMode) error {
 	if w.mode == mode || w.owner == nil {
 		return nil
 	}
-	// netpoll cannot change a registration to "writable only".
-	if w.mode != watchNone && (mode == watchNone || mode == watchWrite) {
-		err := p.netpoll.Delete(w.attachment.FD)
-		w.mode = watchNone
-		if err != nil || mode == watchNone {
-			return err
-		}
+	op := unix.EPOLL_CTL_MOD
+	switch {
+	case w.mode == watchNone:
+		op = unix.EPOLL_CTL_ADD
+	case mode == watchNone:
+		op = unix.EPOLL_CTL_DEL
 	}
-	err := p.register(w, mode)
+	err := unix.EpollCtl(p.fd, op, w.fd, &unix.EpollEvent{Events: mode.bits(), Fd: int32(w.fd)})
 	if err == nil {
 		w.mode = mode
 	}
 	return err
-}
-
-func (p *poller) register(w *watch, mode watchMode) error {
-	fresh := w.mode == watchNone
-	switch {
-	case mode == watchEdge:
-		return p.netpoll.AddRead(&w.attachment, true)
-	case mode == watchWrite:
-		return p.netpoll.AddWrite(&w.attachment, false)
-	case mode == watchRead && fresh:
-		return p.netpoll.AddRead(&w.attachment, false)
-	case mode == watchRead:
-		return p.netpoll.ModRead(&w.attachment, false)
-	case mode == watchBoth && fresh:
-		return p.netpoll.AddReadWrite(&w.attachment, false)
-	case mode == watchBoth:
-		return p.netpoll.ModReadWrite(&w.attachment, false)
-	}
-	return unix.EINVAL
 }

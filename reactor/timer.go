@@ -57,7 +57,6 @@ const neverArmed = time.Duration(math.MaxInt64)
 type timers struct {
 	watch
 	loop  *Loop
-	fd    int
 	heap  []*Timer
 	seq   uint64
 	armed time.Duration   // when the timerfd fires; neverArmed: not armed
@@ -69,7 +68,7 @@ func (h *timers) open(l *Loop) error {
 	if err != nil {
 		return &OpError{Op: "timerfd", Err: err}
 	}
-	h.loop, h.fd, h.armed = l, fd, neverArmed
+	h.loop, h.armed = l, neverArmed
 	l.poller.attach(&h.watch, fd, h)
 	return l.poller.watch(&h.watch, watchEdge)
 }

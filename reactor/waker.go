@@ -60,21 +60,15 @@ func runWakers(last *Waker) {
 // signalOne is what is written to an eventfd.
 var signalOne = binary.NativeEndian.AppendUint64(nil, 1)
 
-// signal gets a blocked loop out of epoll_wait, with one write for all that
-// ask until the loop has looked.
-//
-// An eventfd of our own, rather than netpoll's Trigger, because that one
-// allocates a queue node at each call. It is edge triggered: no read is
-// needed to silence it.
+// signal wakes a loop that sleeps, with one write for all that ask until the
+// loop has looked. Its eventfd is edge triggered: no read is needed to silence it.
 type signal struct {
 	watch
-	loop    *Loop
-	fd      int
 	handled uint64      // writes whose event was handled; the loop's
 	raised  atomic.Bool // a write is on its way, or its event is not handled yet
-	// spinning is set by the loop while it polls without blocking and looks
-	// at the queues in each turn: nobody needs to write then.
-	spinning atomic.Bool
+	// awake is set by the loop while it looks at the queues in each turn: nobody
+	// needs to write then.
+	awake atomic.Bool
 }
 
 func (s *signal) open(l *Loop) error {
@@ -82,7 +76,7 @@ func (s *signal) open(l *Loop) error {
 	if err != nil {
 		return &OpError{Op: "eventfd", Err: err}
 	}
-	s.loop, s.fd = l, fd
+	s.awake.Store(true)
 	l.poller.attach(&s.watch, fd, s)
 	return l.poller.watch(&s.watch, watchEdge)
 }
@@ -90,7 +84,7 @@ func (s *signal) open(l *Loop) error {
 // send makes sure that the loop looks at its queues after this call. Any
 // goroutine.
 func (s *signal) send() {
-	if s.spinning.Load() || s.raised.Load() || !s.raised.CompareAndSwap(false, true) {
+	if s.awake.Load() || s.raised.Load() || !s.raised.CompareAndSwap(false, true) {
 		return
 	}
 	for {
@@ -103,12 +97,9 @@ func (s *signal) send() {
 
 func (s *signal) ready(uint32) {
 	s.handled++
-	// Lowered before the queues are looked at: who adds after the look
-	// writes again.
+	// Lowered before the queues are looked at, at the end of this turn: who adds
+	// after the look writes again.
 	s.raised.Store(false)
-	if s.loop.runPosted() {
-		s.loop.active()
-	}
 }
 
 func (s *signal) abandon(error) {}

@@ -82,7 +82,7 @@ func (n *nodeSettings) defineTuning(s *settings) {
 	o := &n.Options
 	s.add("reactors", "N", "", "event loops (default: the cores, at most 4)", toInt(&o.Reactors, 1, 256))
 	s.add("pin-cpus", "LIST", "", "cores that the loops are pinned to, as 0,2-5", toCPUs(&o.PinCPUs, allowedCPUs))
-	s.add("spin", "DURATION", "0s", "how long an idle loop polls before it blocks", toDuration(&o.Spin, 0))
+	s.add("spin", "DURATION", "0s", "how long an idle loop polls before it sleeps; 0: for 50µs where events follow each other that closely", toDuration(&o.Spin, 0))
 	s.add("sndbuf", "BYTES", "", "socket send buffer (default: the kernel's)", toBytes(&o.SendBuffer, 1, 1<<30))
 	s.add("rcvbuf", "BYTES", "", "socket receive buffer (default: the kernel's)", toBytes(&o.ReceiveBuffer, 1, 1<<30))
 	s.add("tcp-congestion", "NAME", "", "TCP congestion control (default: the kernel's)", toString(&o.Congestion))

@@ -65,7 +65,6 @@ func Project() Rules {
 		engine    = Module + "/engine"
 		invariant = Module + "/internal/invariant"
 		sys       = "golang.org/x/sys/..."
-		netpoll   = "github.com/panjf2000/gnet/v2/pkg/netpoll"
 	)
 	library := []string{"commitlog", "transfer", "reactor", "engine"}
 	return Rules{
@@ -101,7 +100,7 @@ func Project() Rules {
 			},
 			{
 				Package: "reactor",
-				Imports: []string{"github.com/panjf2000/gnet/v2/pkg/...", sys, invariant},
+				Imports: []string{sys, invariant},
 				Unknown: []string{"net/http", "flag"},
 			},
 			{
@@ -141,9 +140,10 @@ func Project() Rules {
 		},
 		Only: []Only{
 			{
-				Import: netpoll,
-				Files:  []string{"reactor/poller.go"},
-				Why:    "one file hides the poller's build tags and dropped errors",
+				Calls: both("EpollCreate", "EpollCreate1", "EpollCtl", "EpollWait"),
+				Rooms: library,
+				Files: []string{"reactor/poller.go"},
+				Why:   "a loop waits in one place, which does not keep a processor from others",
 			},
 			{
 				Calls: mappingAndSync(),
