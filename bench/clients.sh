@@ -8,7 +8,8 @@
 # with asynchronous flush, 2 copies in sync and 1 GiB segments: an answer SUCCESS
 # means the same on both. One load generator (haengine bench clients) sends the
 # same frames to both, in rounds that alternate. RocketMQ's brokers stay the same
-# ones for all figures, so that they are warm; ours are new for each.
+# ones for all figures, so that they are warm; ours are new for each. Before each
+# figure free memory is filled (bench/memory.sh says why).
 #
 #   busy     64 connections with 16 messages under way each
 #   single   64 connections with 1 message under way each
@@ -25,6 +26,7 @@
 #   GOAL_RATE=4 GOAL_P99=0.3 GOAL_IDLE=52428800
 #   OUT=DIR           results.jsonl and table.md (default: a new temporary directory)
 #   SCRATCH=DIR       where the stores go (default: a new temporary directory)
+#   WARM=1            0: leave memory as it is
 #   PORT=23876        of RocketMQ's name server; the brokers take the next 40
 #   HAENGINE=FILE     the binary (default: built from this tree)
 #   INTEROP_…         see interop/run.sh
@@ -111,6 +113,7 @@ warm_up() {
 figure() { # NAME ARGUMENTS
 	local name=$1
 	shift
+	bench/memory.sh "$work"
 	say "$name"
 	bench "$@" --against "127.0.0.1:$((port + 20))" --against-pid "${pids[1]},${pids[2]}" | jq -c --arg figure "$name" '{figure: $figure} + .' | tee -a "$results" |
 		jq -r '"  \(.messages_per_second | floor)/s p99 \(.p99_us) µs beside \(.against.messages_per_second | floor)/s p99 \(.against.p99_us) µs"' >&2

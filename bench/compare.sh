@@ -7,11 +7,7 @@
 # loopback interface with their stores on the same filesystem: same segment
 # size, same wire protocol, asynchronous flush. Both are new in each turn;
 # RocketMQ's is warmed up first. Before each turn dirty pages are written out.
-# In a virtual machine that reports its free memory to the host (free page
-# reporting) the first touch of each page costs more than all that is measured
-# here, and the reporting itself stops the processors for tens of milliseconds:
-# each turn begins when all that the one before left is reported, so that both
-# sides find no memory in hand.
+# Before each turn free memory is filled, too (bench/memory.sh says why).
 #
 # Prints one JSON line for each figure and metric, then a table. Exit 1 if a
 # median of haengine's is worse than RocketMQ's.
@@ -119,16 +115,8 @@ cpu_seconds() { # PID...: used so far, both user and system
 }
 
 settle() {
-	local reported=/sys/module/page_reporting/parameters/reported_kib before=-1 now quiet=0 i
 	sync -f "$work"
-	[[ -r $reported ]] || return 0 # memory stays with the guest, or nobody can tell
-	for ((i = 0; i < 120 && quiet < 6; i++)); do
-		now=$(<"$reported")
-		if [[ $now == "$before" ]]; then quiet=$((quiet + 1)); else quiet=0; fi
-		before=$now
-		sleep 0.5
-	done
-	((quiet >= 6)) || say '  memory is still being reported to the host after a minute: what follows may be slower than it is'
+	bench/memory.sh "$work"
 }
 
 # turn FIGURE SIDE: keeps a turn's result, a JSON object on standard input.

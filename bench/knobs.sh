@@ -114,19 +114,10 @@ clean_up() {
 trap clean_up EXIT
 trap 'exit 1' INT TERM
 
-# settle waits until what the turn before left is written, and until the host
-# has all free memory that it will take back, for ten seconds at most: see
-# bench/compare.sh.
+# settle writes out what the turn before left, and fills free memory.
 settle() {
-	local reported=/sys/module/page_reporting/parameters/reported_kib before=-1 now quiet=0 i
 	sync -f "$work"
-	[[ -r $reported ]] || return 0
-	for ((i = 0; i < 20 && quiet < 2; i++)); do
-		now=$(<"$reported")
-		if [[ $now == "$before" ]]; then quiet=$((quiet + 1)); else quiet=0; fi
-		before=$now
-		sleep 0.5
-	done
+	bench/memory.sh "$work"
 }
 
 # bench LOAD SETTING...: one turn, as a JSON object.
@@ -145,7 +136,7 @@ bench() {
 	esac
 	[[ $load != catchup ]] || args+=(--duration 1s)
 	[[ $load == catchup ]] || args+=(--duration "${seconds}s" --bytes 2GiB)
-	[[ $load == sync-1 || $load == catchup ]] || settle # catchup does so itself
+	[[ $load == sync-1 ]] || settle
 	env "${env[@]}" "$binary" bench "$@" "${args[@]}" --rounds 1 --limit=false --dir "$work" --json
 }
 

@@ -12,6 +12,7 @@
 #   SCRATCH=DIR     where the stores go: a real disk, 20 GB (default: the temporary directory)
 #   SCALE=1         measured time is so many times as long; 0.1 only shows that all works
 #   HAENGINE=FILE   the binary (default: built from this tree)
+#   WARM=1          0: leave memory as it is (bench/memory.sh says why it is filled)
 #   WRITE=1         0: measure only, leave page and charts alone
 #
 # Needs Go and jq.
@@ -44,6 +45,7 @@ bench() {
 	local args=("$@")
 	[[ $time == 0 ]] || args+=(--duration "$(seconds "$time")")
 	sync -f "$work"
+	bench/memory.sh "$work"
 	"$binary" bench "${args[@]}" --dir "$work" --json | jq -c --arg skip "${skip:-}" 'select($skip == "" or (.name | startswith($skip) | not))' | keep "$part" "haengine bench ${args[*]}"
 	say "$part: $((SECONDS - began)) s"
 }

@@ -1,22 +1,27 @@
 package main
 
 import (
-	"bytes"
+	"bufio"
 	"context"
+	"fmt"
+	"io"
 	"os"
-	"time"
+	"path/filepath"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// reportedKiB counts what the kernel has told its host to be free. The file is
-// there in virtual machines whose host takes free memory back.
-const reportedKiB = "/sys/module/page_reporting/parameters/reported_kib"
+// leaveFree is how much memory stays free, and fillStep how much is given to the
+// page cache before it is looked at again.
+const (
+	leaveFree = 1 << 30
+	fillStep  = 256 << 20
+)
 
-// settle writes out what is dirty on the directory's file system, and then
-// waits until all free memory is reported to the host, or 10 s, so
-// that nobody finds the pages of the one before in hand; see
-// docs/benchmarks.md.
+// settle writes out what is dirty on the directory's file system, and fills free
+// memory with the pages of a file there, as bench/memory.sh does and says why.
 func settle(ctx context.Context, dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -26,26 +31,51 @@ func settle(ctx context.Context, dir string) error {
 	if err := unix.Syncfs(int(d.Fd())); err != nil {
 		return os.NewSyscallError("syncfs", err)
 	}
-	before, err := os.ReadFile(reportedKiB)
+	total, _, err := machineMemory()
 	if err != nil {
-		return nil // memory stays with this machine, or nobody can tell
+		return err
 	}
-	tick := time.NewTicker(500 * time.Millisecond)
-	defer tick.Stop()
-	for quiet, n := 0, 0; quiet < 6 && n < 20; n++ {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-tick.C:
-		}
-		now, err := os.ReadFile(reportedKiB)
-		if err != nil {
+	f, err := os.OpenFile(filepath.Join(dir, "memory"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Truncate(total); err != nil {
+		return err
+	}
+	for at := int64(0); at < total; at += fillStep {
+		if _, free, err := machineMemory(); err != nil || free < leaveFree+fillStep {
 			return err
 		}
-		if quiet++; !bytes.Equal(now, before) {
-			quiet = 0
+		if err := context.Cause(ctx); err != nil {
+			return err
 		}
-		before = now
+		if _, err := io.Copy(io.Discard, io.NewSectionReader(f, at, fillStep)); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// machineMemory gives the machine's memory and what of it is free, in bytes.
+func machineMemory() (total, free int64, err error) {
+	f, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return 0, 0, err
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan() && (total == 0 || free == 0); {
+		name, value, _ := strings.Cut(lines.Text(), ":")
+		kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+		switch name {
+		case "MemTotal":
+			total = kib << 10
+		case "MemFree":
+			free = kib << 10
+		}
+	}
+	if total == 0 {
+		return 0, 0, fmt.Errorf("%s does not tell the memory there is", f.Name())
+	}
+	return total, free, nil
 }
