@@ -128,7 +128,7 @@ func (c *Conn) apply() {
 
 // ready hands an event to the handler: data before the hang-up.
 func (c *Conn) ready(events uint32) {
-	c.loop.rest.over()
+	c.loop.busy = true
 	if c.state == connDraining {
 		c.drop()
 		return

@@ -55,7 +55,7 @@ func (d *Dialing) Cancel() { d.fail(ErrCanceled, nil) }
 
 // ready is called when the kernel is done connecting.
 func (d *Dialing) ready(uint32) {
-	d.loop.rest.over()
+	d.loop.busy = true
 	if err := socketError(d.fd); err != nil {
 		d.fail(nil, err)
 		return

@@ -6,7 +6,7 @@
 //
 //	      any goroutine                       one loop's goroutine
 //	Post(fn) ───▶ queue ─┐              ┌──────────────────────────────┐
-//	Waker.Wake ─▶ list  ─┴▶ eventfd ──▶ │ epoll_wait: a batch of events│
+//	Waker.Wake ─▶ list  ─┴▶ wake-up ──▶ │ epoll_wait: a batch of events│
 //	                        timerfd ──▶ │  Readable, then Writable     │
 //	                        listener ─▶ │  timers that are due         │
 //	                        sockets ──▶ │ posted functions, wakers     │

@@ -18,8 +18,8 @@ type Options struct {
 	// PinCPUs locks loop i to a thread of its own on CPU PinCPUs[i modulo its
 	// length]. Empty: loops are ordinary goroutines.
 	PinCPUs []int
-	// Spin is how long a loop goes on polling after an event before it
-	// sleeps; 0: for up to 50 µs where events have followed each other that
+	// Spin is how long a loop goes on polling before it sleeps, after an event
+	// of a connection, a posted function or a waker; 0: for up to 50 µs where events have followed each other that
 	// closely, else not at all. Spinning takes a core while it lasts, and
 	// makes everything slower where there are fewer cores than spinners.
 	Spin time.Duration

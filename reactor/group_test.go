@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -205,7 +204,7 @@ func TestTheSignalIsNotClosedUnderALateWriter(t *testing.T) {
 	defer shut(t, fd)
 	// One write was handled. Another sender has raised the flag and is about
 	// to write.
-	s := &signal{watch: watch{fd: fd}, handled: 1}
+	s := &signal{watch: watch{fd: fd}, poller: &poller{}, handled: 1}
 	writeRaw(t, fd, signalOne)
 	s.raised.Store(true)
 	retired := make(chan struct{})
@@ -246,63 +245,6 @@ func TestAWakerThatWakesItselfLetsOthersRun(t *testing.T) {
 			t.Error("the waker did not run")
 		}
 	})
-}
-
-func TestALoopSpinsOnlyForTheTimeGiven(t *testing.T) {
-	const spin = 2 * time.Millisecond
-	g := open(t, Options{Spin: spin})
-	l := g.Loop(0)
-	slept := make(chan time.Duration)
-	on(t, l, func() {
-		if !l.signal.awake.Load() {
-			t.Error("a loop that runs takes itself for asleep")
-		}
-		since := l.Now()
-		go func() {
-			for l.signal.awake.Load() {
-				runtime.Gosched()
-			}
-			slept <- Now() - since
-		}()
-	})
-	if took := await(t, slept, "sleep"); took < spin {
-		t.Errorf("the loop slept after %v", took)
-	}
-	on(t, l, func() {}) // and it can be woken
-}
-
-// A loop whose events follow each other closely looks for the next one before it
-// sleeps; not after a long pause, nor after it has looked in vain.
-func TestALoopGlancesWherePausesAreShort(t *testing.T) {
-	l := &Loop{}
-	l.rest.loop = l
-	pause := func(d time.Duration, slept bool, want time.Duration) {
-		t.Helper()
-		l.now += d
-		l.rest.glanced, l.rest.slept = slept && l.rest.likely(), slept
-		if l.rest.over(); l.rest.patience() != want {
-			t.Errorf("after a pause of %v: %v of patience, want %v", d, l.rest.patience(), want)
-		}
-	}
-	for _, end := range []func(){
-		func() { pause(time.Hour, false, 0) },
-		func() { pause(glance+1, false, 0) },
-		func() { pause(glance+wakeUp, true, 0) },
-	} {
-		for range glanceAfter - 1 {
-			pause(glance+wakeUp, true, 0)
-		}
-		for range 100 {
-			pause(glance, false, glance)
-		}
-		end()
-	}
-	for range 100 {
-		pause(time.Microsecond, false, 0)
-		pause(time.Millisecond, true, 0)
-	}
-	l.rest.spin = time.Second
-	pause(time.Hour, true, time.Second)
 }
 
 func TestPinnedLoopsRunOnTheirCPU(t *testing.T) {

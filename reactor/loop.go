@@ -33,6 +33,7 @@ type Loop struct {
 	ending   []ender
 	spare    []ender // emptied; becomes ending in the next turn
 	stopping bool
+	busy     bool // something happened in this turn that others may follow
 	rest     rest
 	timers   timers
 	vectors  vectors
@@ -58,11 +59,12 @@ type Loop struct {
 // startLoop starts a loop, on the CPU given if that is not negative.
 func startLoop(g *Group, index, pin int, spin time.Duration) (*Loop, error) {
 	l := &Loop{group: g, index: index, now: Now(), done: make(chan struct{})}
-	// A loop with a thread of its own, or the only processor, has none to leave to
-	// others while it sleeps; Go's poller would only take longer to wake it.
-	l.rest = rest{loop: l, spin: spin, blocks: pin >= 0 || runtime.GOMAXPROCS(0) == 1}
+	l.rest = rest{loop: l, spin: spin}
+	// A loop that is locked to its thread would have to hand over to another one to
+	// park; and with one processor blocking is faster, and rest yields before.
+	park := pin < 0 && runtime.GOMAXPROCS(0) > 1
 	var err error
-	if l.poller, err = openPoller(); err != nil {
+	if l.poller, err = openPoller(park); err != nil {
 		return nil, err
 	}
 	for _, open := range []func(*Loop) error{l.signal.open, l.timers.open} {
@@ -135,7 +137,8 @@ func (l *Loop) turns() error {
 		}
 		l.turn(n)
 		// Whoever this turn woke runs before the loop looks for more, on a
-		// processor whose caches are warm.
+		// processor whose caches are warm; all of them together, which is what
+		// makes batches.
 		runtime.Gosched()
 	}
 	return nil
@@ -153,7 +156,8 @@ func (l *Loop) turn(events int) {
 		}
 	}
 	l.now = Now()
-	if l.runPosted() {
+	if l.runPosted() || l.busy {
+		l.busy = false
 		l.rest.over()
 	}
 	l.runEnding()
@@ -185,9 +189,9 @@ func (l *Loop) terminate(reason error) {
 
 // release closes the loop's own descriptors.
 func (l *Loop) release() {
-	for _, fd := range []int{l.signal.fd, l.timers.fd} {
-		if fd > 0 {
-			_ = unix.Close(fd)
+	for _, w := range []*watch{&l.signal.watch, &l.timers.watch} {
+		if w.owner != nil {
+			_ = unix.Close(w.fd)
 		}
 	}
 	_ = l.poller.close()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -56,62 +57,90 @@ type watch struct {
 	mode  watchMode
 }
 
-// batchEvents is how many events one call of epoll_wait brings at most.
-const batchEvents = 256
+// batchEvents is how many events one call of epoll_wait brings at most. Whoever
+// the first of them woke runs when all are handled.
+const batchEvents = 64
 
-// poller is an epoll set, which can itself be waited for in Go's own poller: a
-// loop that sleeps there leaves its processor to other goroutines at once. One
-// that blocks in epoll_wait keeps it for up to 20 ms, until the runtime's monitor
-// takes it away, and what was runnable there waits as long
+// poller is an epoll set, and how a loop sleeps until it has events.
+//
+// One that blocks in epoll_wait keeps its processor, one of GOMAXPROCS, for up to
+// 20 ms, until the runtime's monitor takes it away, and what is runnable there waits
+// as long. So the set is itself registered in Go's own poller, and the loop parks there
+// like any goroutine that waits for a socket
 // (docs/decisions/0015-loops-sleep-in-gos-poller.md).
-// Loop-confined.
+// Loop-confined, but for unpark.
 type poller struct {
 	fd     int
-	file   *os.File        // the set, in Go's poller
-	set    syscall.RawConn // of file
-	table  []*watch        // by descriptor
+	table  []*watch // by descriptor
 	events [batchEvents]unix.EpollEvent
 
-	look func(uintptr) bool // poll, for set; made once
-	n    int                // what look found
-	err  error
+	// Of a set that can be parked on; else file is nil or only closes it.
+	parks bool
+	file  *os.File
+	set   syscall.RawConn
+	look  func(uintptr) bool // poll, for set; made once
+	n     int                // what look found
+	err   error
 }
 
-func openPoller() (*poller, error) {
+// openPoller makes a poller; park asks for one that can be parked on, if Go's own
+// poller takes it.
+func openPoller(park bool) (*poller, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, &OpError{Op: "epoll_create", Err: err}
 	}
-	// It means nothing to epoll, and tells os.NewFile that Go may wait for it.
-	if err := unix.SetNonblock(fd, true); err != nil {
-		return nil, errors.Join(&OpError{Op: "fcntl", Err: err}, unix.Close(fd))
+	p := &poller{fd: fd}
+	// Non-blocking means nothing to epoll, and tells os.NewFile to register it.
+	if !park || unix.SetNonblock(fd, true) != nil {
+		return p, nil
 	}
-	p := &poller{fd: fd, file: os.NewFile(uintptr(fd), "epoll")}
+	p.file = os.NewFile(uintptr(fd), "epoll")
 	p.look = func(uintptr) bool {
 		p.n, p.err = p.wait(0)
 		return p.n != 0 || p.err != nil
 	}
-	if p.set, err = p.file.SyscallConn(); err != nil {
-		return nil, errors.Join(fmt.Errorf("epoll set: %w", err), p.close())
+	if p.set, err = p.file.SyscallConn(); err == nil {
+		// Only what is registered has deadlines.
+		err = p.file.SetReadDeadline(time.Time{})
 	}
+	p.parks = err == nil
 	return p, nil
 }
 
-func (p *poller) close() error { return p.file.Close() }
+func (p *poller) close() error {
+	if p.file != nil {
+		return p.file.Close()
+	}
+	return unix.Close(p.fd)
+}
 
 // poll takes the events that are there; their number.
 func (p *poller) poll() (int, error) { return p.wait(0) }
 
-// park waits for events in Go's poller.
+// block waits for events in the kernel, and keeps the processor meanwhile.
+func (p *poller) block() (int, error) { return p.wait(-1) }
+
+// park waits for events, or for unpark, in Go's poller.
 func (p *poller) park() (int, error) {
-	if err := p.set.Read(p.look); err != nil {
+	p.n = 0
+	err := p.set.Read(p.look)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return 0, p.file.SetReadDeadline(time.Time{})
+	case err != nil:
 		return 0, fmt.Errorf("wait for events: %w", err)
 	}
 	return p.n, p.err
 }
 
-// block waits for events in the kernel, with the processor.
-func (p *poller) block() (int, error) { return p.wait(-1) }
+// past is a deadline that is over.
+var past = time.Unix(1, 0)
+
+// unpark ends park, or the next one. Go's scheduler runs the loop then as it does a
+// goroutine that is sent something: events of the set it looks for only when a
+// processor has nothing else to do. Any goroutine, also after close.
+func (p *poller) unpark() { _ = p.file.SetReadDeadline(past) }
 
 func (p *poller) wait(milliseconds int) (int, error) {
 	for {

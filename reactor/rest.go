@@ -22,25 +22,27 @@ const (
 type rest struct {
 	loop    *Loop
 	spin    time.Duration // how long to look after each event, at least
-	blocks  bool          // it sleeps in the kernel, not in Go's poller
 	last    time.Duration // when something happened
+	paused  bool          // since then
 	glanced bool          // since then, and in vain
 	slept   bool          // since then
 	short   int           // pauses in a row
 }
 
-// over notes that something happened.
+// over notes, once a turn, that something happened in it.
 func (r *rest) over() {
 	limit := glance
 	if r.slept {
 		limit += wakeUp
 	}
-	if r.glanced || r.loop.now-r.last > limit {
+	switch {
+	case !r.paused:
+	case r.glanced || r.loop.now-r.last > limit:
 		r.short = 0
-	} else {
+	default:
 		r.short++
 	}
-	r.last, r.glanced, r.slept = r.loop.now, false, false
+	r.last, r.paused, r.glanced, r.slept = r.loop.now, false, false, false
 }
 
 // likely tells whether the next event may come within a glance.
@@ -58,11 +60,12 @@ func (r *rest) patience() time.Duration {
 // returns at once; then it sleeps until there are events, and gives their number.
 func (r *rest) next() (int, error) {
 	l := r.loop
+	r.paused = true
 	if l.now = Now(); l.now-r.last < r.patience() {
 		return 0, nil
 	}
 	r.glanced, r.slept = r.likely(), true
-	if r.blocks {
+	if !l.poller.parks {
 		// Once in a while the scheduler returns from the loop's own yield to the loop,
 		// ahead of those whom it woke. They would wait in its processor's queue.
 		runtime.Gosched()
@@ -70,12 +73,12 @@ func (r *rest) next() (int, error) {
 	// Who adds to the queues from here on wakes the loop. Who came before had no
 	// need to: what they added is seen here.
 	l.signal.awake.Store(false)
-	defer l.signal.awake.Store(true)
+	defer l.signal.wokenUp()
 	switch {
 	case l.queued():
 		return 0, nil
-	case r.blocks:
-		return l.poller.block()
+	case l.poller.parks:
+		return l.poller.park()
 	}
-	return l.poller.park()
+	return l.poller.block()
 }

@@ -60,23 +60,29 @@ func runWakers(last *Waker) {
 // signalOne is what is written to an eventfd.
 var signalOne = binary.NativeEndian.AppendUint64(nil, 1)
 
-// signal wakes a loop that sleeps, with one write for all that ask until the
-// loop has looked. Its eventfd is edge triggered: no read is needed to silence it.
+// signal wakes a loop that sleeps, once for all that ask until it has woken up.
+// One that blocks in the kernel has an eventfd for it, edge triggered: no read is
+// needed to silence it.
 type signal struct {
 	watch
+	poller  *poller
 	handled uint64      // writes whose event was handled; the loop's
-	raised  atomic.Bool // a write is on its way, or its event is not handled yet
+	raised  atomic.Bool // somebody wakes the loop
 	// awake is set by the loop while it looks at the queues in each turn: nobody
-	// needs to write then.
+	// needs to wake it then.
 	awake atomic.Bool
 }
 
 func (s *signal) open(l *Loop) error {
+	s.poller = l.poller
+	s.awake.Store(true)
+	if l.poller.parks {
+		return nil
+	}
 	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
 	if err != nil {
 		return &OpError{Op: "eventfd", Err: err}
 	}
-	s.awake.Store(true)
 	l.poller.attach(&s.watch, fd, s)
 	return l.poller.watch(&s.watch, watchEdge)
 }
@@ -87,11 +93,24 @@ func (s *signal) send() {
 	if s.awake.Load() || s.raised.Load() || !s.raised.CompareAndSwap(false, true) {
 		return
 	}
+	if s.poller.parks {
+		s.poller.unpark()
+		return
+	}
 	for {
 		// The counter would overflow, and the write fail, after 2^64 wakes.
 		if _, err := unix.Write(s.fd, signalOne); !errors.Is(err, unix.EINTR) {
 			return
 		}
+	}
+}
+
+// wokenUp notes that the loop looks at its queues, in this turn and each that
+// follows. An unpark that comes too late ends the next park for nothing.
+func (s *signal) wokenUp() {
+	s.awake.Store(true)
+	if s.poller.parks {
+		s.raised.Store(false)
 	}
 }
 
@@ -106,8 +125,12 @@ func (s *signal) abandon(error) {}
 
 // retire returns when nobody will write to the eventfd any more, so that it
 // can be closed without a late waker hitting a stranger's descriptor. The
-// posted queue is closed, so only a few senders can be under way.
+// posted queue is closed, so only a few senders can be under way. To unpark
+// what is closed does nothing.
 func (s *signal) retire() {
+	if s.poller.parks {
+		return
+	}
 	written := uint64(0)
 	for !s.raised.CompareAndSwap(false, true) {
 		// Somebody raised it and writes. All writes since the start are still
