@@ -17,14 +17,14 @@ func (a *adviser) processors() {
 	switch {
 	case c.GOMAXPROCS == 1:
 		a.add(Environment, Keep, "GOMAXPROCS", "1", "", tuneDoc, "woken producers run on the loop's own core")
-	case one || c.Usable <= 2:
-		why := "with one busy producer a woken goroutine then runs on the loop's own core, which took less than half the time in a bare loop; many producers lose a core by it"
-		if one && c.Quota != nil {
+	case one:
+		why := "with one busy producer a woken goroutine then runs on the loop's own core, which took less than half the time in a bare loop"
+		if c.Quota != nil {
 			why = "Go takes two threads even where less than one cpu is given; " + why
 		}
 		a.add(Environment, Try, "GOMAXPROCS", fmt.Sprint(c.GOMAXPROCS), "1", tuneDoc, "%s", why).Command = "haengine bench sync --producers 1; GOMAXPROCS=1 haengine bench sync --producers 1 (and with --producers 64)"
 	default:
-		a.add(Environment, Keep, "GOMAXPROCS", fmt.Sprint(c.GOMAXPROCS), "", tuneDoc, "as many as the cores that may be used; fewer were shown to help one producer on two cores or less only")
+		a.add(Environment, Keep, "GOMAXPROCS", fmt.Sprint(c.GOMAXPROCS), "", tuneDoc, "as many as the cores that may be used, and one more on a node that serves clients, which serve takes by itself")
 	}
 }
 
