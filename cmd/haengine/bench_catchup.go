@@ -35,17 +35,11 @@ func benchCatchup(ctx context.Context, o benchOptions) ([]benchResult, error) {
 			if !o.limit {
 				break
 			}
-			if err := settleMemory(ctx, o.bytes); err != nil {
-				return nil, err
-			}
 			l, err := rawCopy(ctx, o, method, files, sizes)
 			if err != nil {
 				return nil, fmt.Errorf("limit: %w", err)
 			}
 			raw[m] = append(raw[m], l)
-		}
-		if err := settleMemory(ctx, o.bytes); err != nil {
-			return nil, err
 		}
 		r, err := p.catchUp(ctx, fmt.Sprintf("slave%d", i), s.MaxOffset)
 		if err != nil {

@@ -13,7 +13,6 @@ type limitBench struct {
 	name  string
 	run   func(ctx context.Context, d time.Duration) (round, error)
 	waits bool // its latencies say something
-	whole bool // it takes as long as it takes
 	close func()
 }
 
@@ -35,11 +34,6 @@ func benchLimits(ctx context.Context, o benchOptions) ([]benchResult, error) {
 	each := o.duration / time.Duration(o.rounds*len(all))
 	for range o.rounds {
 		for i, l := range all {
-			if l.whole {
-				if err := settleMemory(ctx, o.bytes); err != nil {
-					return nil, err
-				}
-			}
 			r, err := l.run(ctx, each)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", l.name, err)
@@ -94,7 +88,7 @@ func (o benchOptions) limits(ctx context.Context) ([]limitBench, error) {
 		return all, err
 	}
 	for _, method := range receiveMethods {
-		all = append(all, limitBench{name: "sendfile, " + method.String(), whole: true, run: func(ctx context.Context, _ time.Duration) (round, error) {
+		all = append(all, limitBench{name: "sendfile, " + method.String(), run: func(ctx context.Context, _ time.Duration) (round, error) {
 			return rawCopy(ctx, o, method, []string{source}, []int64{int64(o.bytes)})
 		}})
 	}
