@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/haengine/haengine/engine"
@@ -10,6 +11,9 @@ import (
 
 // lagProbe is how often the lag is looked at.
 const lagProbe = 5 * time.Millisecond
+
+// lagPatience is how long a replica may be behind.
+const lagPatience = 30 * time.Second
 
 // lag puts for d as an asynchronous master, and meanwhile measures with single
 // puts that wait for the replica how long it takes until it has what was just
@@ -26,6 +30,20 @@ func (p *benchPair) lag(ctx context.Context, d time.Duration, bytes int64) (roun
 	return r, err
 }
 
+// copied waits until the replica has the log up to an offset.
+func (p *benchPair) copied(offset int64) error {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(lagPatience); time.Now().Before(end); <-tick.C {
+		for _, r := range p.master.Status().Replicas {
+			if r.AckedOffset >= offset {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("the replica does not have offset %d after %v", offset, lagPatience)
+}
+
 func (p *benchPair) probe(ctx context.Context, lags *latencies) error {
 	m := engine.Message{Topic: "bench", QueueID: 3, Body: make([]byte, p.options.size)}
 	tick := time.NewTicker(lagProbe)
@@ -38,7 +56,12 @@ func (p *benchPair) probe(ctx context.Context, lags *latencies) error {
 		}
 		begun := time.Now()
 		// Not ctx: the last one ends as the replica does, or it would not count.
-		if _, err := p.master.PutWaiting(context.Background(), &m, engine.Waits{Copies: 2}); err != nil {
+		result, err := p.master.PutWaiting(context.Background(), &m, engine.Waits{Copies: 2})
+		if result.Status == engine.PutSlaveNotAvailable {
+			// The replica is further behind than a synchronous put waits for.
+			err = p.copied(result.EndOffset)
+		}
+		if err != nil {
 			return err
 		}
 		lags.add(time.Since(begun))

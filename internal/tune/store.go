@@ -24,6 +24,7 @@ type Store struct {
 	Scheduler  string `json:"scheduler"`
 	Rotational *bool  `json:"rotational"`
 	WriteCache string `json:"write_cache"` // write back: a sync has to flush it
+	ReadAhead  *int64 `json:"read_ahead_kb"`
 }
 
 // network filesystems, whose syncs and locks are another machine's.
@@ -159,6 +160,7 @@ func (l *looker) device(m mount) {
 	s.Device = filepath.Base(at)
 	s.Scheduler = chosen(l.text(at + "/queue/scheduler"))
 	s.WriteCache = l.text(at + "/queue/write_cache")
+	s.ReadAhead = l.number(at+"/queue/read_ahead_kb", 0)
 	if r := l.number(at+"/queue/rotational", 0); r != nil {
 		yes := *r == 1
 		s.Rotational = &yes
