@@ -15,6 +15,7 @@
 #   ROUNDS=3          turns of each side
 #   DURATION=5        seconds of a turn
 #   WARMUP=8          seconds of load before each of RocketMQ's turns
+#   WARM=1            0: leave memory as it is
 #   OUT=DIR           results.jsonl, table.md and turns.jsonl (default: a new temporary directory)
 #   SCRATCH=DIR       where the stores go: a real disk, 12 GB (default: a new temporary directory)
 #   HA_PORT=21112     of RocketMQ's master

@@ -16,6 +16,7 @@
 #   DURATION=1        seconds of a turn
 #   CATCHUP=256MiB    log that a new slave copies
 #   BUDGET=840        seconds after which no further setting is begun
+#   WARM=1            0: leave memory as it is
 #   OUT=DIR           turns.jsonl and table.md (default: a new temporary directory)
 #   SCRATCH=DIR       where the stores go: a real disk, 4 GB (default: a new temporary directory)
 #   HAENGINE=FILE     the binary (default: built from this tree)

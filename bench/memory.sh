@@ -8,14 +8,17 @@
 # times as much as they would on a machine whose memory is full of files' pages, as it
 # is on a broker that has run for a while. Reading a sparse file gives all free
 # memory but LEAVE to the page cache, from which the kernel takes it for whoever needs
-# it. DIR/memory is that file; with it the pages go, so remove it when all is measured.
+# it. DIR/memory is that file, on a disk (not tmpfs); with it the pages go, so remove it
+# when all is measured.
 #
 #   LEAVE=1024   MiB that stay free
 #   WARM=1       0: leave memory as it is
 set -euo pipefail
 
-readonly leave=$((${LEAVE:-1024} << 10)) file=${1:?usage: bench/memory.sh DIR}/memory
-((${WARM:-1})) || exit 0
+[[ ${WARM:-1} != 0 ]] || exit 0
+readonly dir=${1:?usage: bench/memory.sh DIR} megabytes=${LEAVE:-1024}
+[[ $megabytes =~ ^[0-9]+$ ]] || { echo "memory: LEAVE is $megabytes, want MiB" >&2; exit 2; }
+readonly file=$dir/memory leave=$((megabytes << 10))
 
 kib() { awk -v name="$1:" '$1 == name { print $2 }' /proc/meminfo; }
 

@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"encoding/binary"
 	"fmt"
 	"hash/crc32"
 	"log/slog"
@@ -128,7 +129,7 @@ const segmentAlignment = 4096
 
 // otherSegments refuses a store that was filled by a master whose segments are
 // smaller: its filler does not end on our border, and a good record follows it
-// or, where the master's segment can end, nothing yet. Cutting the log there would
+// or, where the master's segment can end, nothing yet or a record's front. Cutting the log there would
 // be undone by the next connection, which brings the same bytes, acknowledged
 // again and cut again.
 func (r *recovery) otherSegments() error {
@@ -153,7 +154,8 @@ func (r *recovery) otherSegments() error {
 		if err != nil {
 			return err
 		}
-		if zeros(head) {
+		magic := binary.BigEndian.Uint32(head[4:])
+		if zeros(head[:fillerHeaderBytes]) || magic == MagicV1 || magic == MagicV2 {
 			bad = nil
 		}
 	}

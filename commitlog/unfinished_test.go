@@ -81,21 +81,23 @@ func TestStoreThatEndsWithAnotherSegmentSizesFillerIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		end     int64 // of the filler
-		behind  bool  // a record follows
+		behind  int   // bytes of the record that follows
 		refused bool
 	}{
-		{"where a segment can end", 8192, false, true},
-		{"where a segment can end, records follow", 8192, true, true},
-		{"where none can", 8200, false, false},
-		{"where none can, records follow", 8200, true, true},
+		{"where a segment can end", 8192, 0, true},
+		{"where a segment can end, a record follows", 8192, 1000, true},
+		{"where a segment can end, a record's front follows", 8192, 40, true},
+		{"where none can", 8200, 0, false},
+		{"where none can, a record follows", 8200, 1000, true},
+		{"where none can, a record's front follows", 8200, 40, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := testOptions(t.TempDir())
 			last := writeStore(t, o, 7, 1000)[6]
 			patch(t, o.Dir, o.SegmentBytes, last.EndOffset, AppendFiller(nil, int(c.end-last.EndOffset)))
-			if c.behind {
-				patch(t, o.Dir, o.SegmentBytes, c.end, AppendRecord(nil, &Message{Topic: "topic", Body: []byte("behind"), PhysicalOffset: c.end}))
-			}
+			record := AppendRecord(nil, &Message{Topic: "topic", Body: []byte("behind"), PhysicalOffset: c.end})
+			patch(t, o.Dir, o.SegmentBytes, c.end, record[:min(c.behind, len(record))])
+			patch(t, o.Dir, o.SegmentBytes, c.end+4000, []byte("what another window would show"))
 			l, err := Open(o)
 			if !c.refused {
 				must(t, err)

@@ -19,9 +19,10 @@ type Options struct {
 	// length]. Empty: loops are ordinary goroutines.
 	PinCPUs []int
 	// Spin is how long a loop goes on polling before it sleeps, after an event
-	// of a connection, a posted function or a waker; 0: for up to 50 µs where events have followed each other that
-	// closely, else not at all. Spinning takes a core while it lasts, and
-	// makes everything slower where there are fewer cores than spinners.
+	// of a connection, a posted function or a waker; 0: for up to 50 µs where
+	// events have followed each other that closely, else not at all. Spinning
+	// takes a core while it lasts, and makes everything slower where there are
+	// fewer cores than spinners.
 	Spin time.Duration
 	// Logger gets what no caller can be told; nil: nothing.
 	Logger *slog.Logger

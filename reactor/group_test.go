@@ -247,7 +247,9 @@ func TestAWakerThatWakesItselfLetsOthersRun(t *testing.T) {
 	})
 }
 
-func TestPinnedLoopsRunOnTheirCPU(t *testing.T) {
+// aCPU is one that this process may use.
+func aCPU(t *testing.T) int {
+	t.Helper()
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
 		t.Fatal(err)
@@ -256,6 +258,11 @@ func TestPinnedLoopsRunOnTheirCPU(t *testing.T) {
 	for !allowed.IsSet(cpu) {
 		cpu++
 	}
+	return cpu
+}
+
+func TestPinnedLoopsRunOnTheirCPU(t *testing.T) {
+	cpu := aCPU(t)
 	g := open(t, Options{Loops: 2, PinCPUs: []int{cpu}})
 	for i := range g.Len() {
 		on(t, g.Loop(i), func() {

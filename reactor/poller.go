@@ -88,7 +88,7 @@ type poller struct {
 func openPoller(park bool) (*poller, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
-		return nil, &OpError{Op: "epoll_create", Err: err}
+		return nil, os.NewSyscallError("epoll_create", err)
 	}
 	p := &poller{fd: fd}
 	// Non-blocking means nothing to epoll, and tells os.NewFile to register it.

@@ -64,7 +64,6 @@ func (r *rest) next() (int, error) {
 	if l.now = Now(); l.now-r.last < r.patience() {
 		return 0, nil
 	}
-	r.glanced, r.slept = r.likely(), true
 	if !l.poller.parks {
 		// Once in a while the scheduler returns from the loop's own yield to the loop,
 		// ahead of those whom it woke. They would wait in its processor's queue.
@@ -74,10 +73,11 @@ func (r *rest) next() (int, error) {
 	// need to: what they added is seen here.
 	l.signal.awake.Store(false)
 	defer l.signal.wokenUp()
-	switch {
-	case l.queued():
+	if l.queued() {
 		return 0, nil
-	case l.poller.parks:
+	}
+	r.glanced, r.slept = r.likely(), true
+	if l.poller.parks {
 		return l.poller.park()
 	}
 	return l.poller.block()

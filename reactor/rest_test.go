@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestALoopSpinsOnlyForTheTimeGiven(t *testing.T) {
@@ -76,7 +78,7 @@ func asleep(l *Loop) {
 func TestAGlanceInVainIsTheLast(t *testing.T) {
 	g := open(t, Options{Loops: 1})
 	l := g.Loop(0)
-	on(t, l, func() { l.rest.short = 100 })
+	on(t, l, func() { l.rest.short, l.rest.paused = 100, false }) // of which this is none
 	asleep(l)
 	on(t, l, func() {}) // ends the pause
 	on(t, l, func() {
@@ -84,6 +86,37 @@ func TestAGlanceInVainIsTheLast(t *testing.T) {
 			t.Errorf("%d pauses in a row count as short after one that was slept through", l.rest.short)
 		}
 	})
+}
+
+// cpuTime is what this process has used.
+func cpuTime(t *testing.T) time.Duration {
+	t.Helper()
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func TestALoopThatWasWokenSleepsAgain(t *testing.T) {
+	for name, o := range map[string]Options{"parks": {Loops: 2}, "pinned": {Loops: 1, PinCPUs: []int{aCPU(t)}}} {
+		t.Run(name, func(t *testing.T) {
+			g := open(t, o)
+			for i := range 20 * g.Len() {
+				asleep(g.Loop(i % g.Len()))
+				on(t, g.Loop(i%g.Len()), func() {})
+			}
+			for i := range g.Len() {
+				asleep(g.Loop(i))
+			}
+			before := cpuTime(t)
+			const pause = 300 * time.Millisecond
+			time.Sleep(pause) // what is looked for is work in it
+			if used := cpuTime(t) - before; used > pause/3 {
+				t.Errorf("%v of CPU time in %v without work", used, pause)
+			}
+		})
+	}
 }
 
 // Events that came together are no sign that others follow soon.

@@ -2,6 +2,7 @@ package reactor
 
 import (
 	"math"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -66,7 +67,7 @@ type timers struct {
 func (h *timers) open(l *Loop) error {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
-		return &OpError{Op: "timerfd", Err: err}
+		return os.NewSyscallError("timerfd_create", err)
 	}
 	h.loop, h.armed = l, neverArmed
 	l.poller.attach(&h.watch, fd, h)

@@ -3,6 +3,7 @@ package reactor
 import (
 	"encoding/binary"
 	"errors"
+	"os"
 	"runtime"
 	"sync/atomic"
 
@@ -81,7 +82,7 @@ func (s *signal) open(l *Loop) error {
 	}
 	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
 	if err != nil {
-		return &OpError{Op: "eventfd", Err: err}
+		return os.NewSyscallError("eventfd", err)
 	}
 	l.poller.attach(&s.watch, fd, s)
 	return l.poller.watch(&s.watch, watchEdge)

@@ -21,7 +21,8 @@ const (
 )
 
 // settle writes out what is dirty on the directory's file system, and fills free
-// memory with the pages of a file there, as bench/memory.sh does and says why.
+// memory with the pages of a file there, as bench/memory.sh does and says why;
+// not with WARM=0 in the environment.
 func settle(ctx context.Context, dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -30,6 +31,9 @@ func settle(ctx context.Context, dir string) error {
 	defer d.Close()
 	if err := unix.Syncfs(int(d.Fd())); err != nil {
 		return os.NewSyscallError("syncfs", err)
+	}
+	if os.Getenv("WARM") == "0" {
+		return nil
 	}
 	total, _, err := machineMemory()
 	if err != nil {

@@ -30,18 +30,25 @@ func (p *benchPair) lag(ctx context.Context, d time.Duration, bytes int64) (roun
 	return r, err
 }
 
-// copied waits until the replica has the log up to an offset.
-func (p *benchPair) copied(offset int64) error {
+// copied waits until the replica has the log up to an offset, however soon the
+// load has ended.
+func (p *benchPair) copied(ctx context.Context, offset int64) error {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), lagPatience, fmt.Errorf("the replica does not have offset %d after %v", offset, lagPatience))
+	defer cancel()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(lagPatience); time.Now().Before(end); <-tick.C {
+	for {
 		for _, r := range p.master.Status().Replicas {
 			if r.AckedOffset >= offset {
 				return nil
 			}
 		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
 	}
-	return fmt.Errorf("the replica does not have offset %d after %v", offset, lagPatience)
 }
 
 func (p *benchPair) probe(ctx context.Context, lags *latencies) error {
@@ -59,7 +66,7 @@ func (p *benchPair) probe(ctx context.Context, lags *latencies) error {
 		result, err := p.master.PutWaiting(context.Background(), &m, engine.Waits{Copies: 2})
 		if result.Status == engine.PutSlaveNotAvailable {
 			// The replica is further behind than a synchronous put waits for.
-			err = p.copied(result.EndOffset)
+			err = p.copied(ctx, result.EndOffset)
 		}
 		if err != nil {
 			return err

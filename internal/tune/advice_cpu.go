@@ -16,7 +16,7 @@ func (a *adviser) processors() {
 	one := c.Cores() <= 1
 	switch {
 	case c.GOMAXPROCS == 1:
-		a.add(Environment, Keep, "GOMAXPROCS", "1", "", tuneDoc, "woken producers run on the loop's own core")
+		a.add(Environment, Keep, "GOMAXPROCS", "1", "", tuneDoc, "woken producers run on the loop's own core; where clients are served, serve takes one more, unless the environment says how many")
 	case one:
 		why := "with one busy producer a woken goroutine then runs on the loop's own core, which took less than half the time in a bare loop"
 		if c.Quota != nil {
