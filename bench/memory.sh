@@ -11,18 +11,18 @@
 # it. DIR/memory is that file, on a disk (not tmpfs); with it the pages go, so remove it
 # when all is measured.
 #
-#   LEAVE=1024   MiB that stay free
+#   LEAVE=192    MiB that stay free
 #   WARM=1       0: leave memory as it is
 set -euo pipefail
 
 [[ ${WARM:-1} != 0 ]] || exit 0
-readonly dir=${1:?usage: bench/memory.sh DIR} megabytes=${LEAVE:-1024}
+readonly dir=${1:?usage: bench/memory.sh DIR} megabytes=${LEAVE:-192}
 [[ $megabytes =~ ^[0-9]+$ ]] || { echo "memory: LEAVE is $megabytes, want MiB" >&2; exit 2; }
 readonly file=$dir/memory leave=$((megabytes << 10))
 
 kib() { awk -v name="$1:" '$1 == name { print $2 }' /proc/meminfo; }
 
-readonly step=256 # MiB
+readonly step=64 # MiB
 total=$(($(kib MemTotal) >> 10))
 truncate -s "${total}M" "$file"
 for ((at = 0; at < total; at += step)); do

@@ -16,8 +16,8 @@ import (
 // leaveFree is how much memory stays free, and fillStep how much is given to the
 // page cache before it is looked at again.
 const (
-	leaveFree = 1 << 30
-	fillStep  = 256 << 20
+	leaveFree = 192 << 20
+	fillStep  = 64 << 20
 )
 
 // settle writes out what is dirty on the directory's file system, and fills free
