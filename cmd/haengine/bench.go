@@ -228,7 +228,7 @@ func (r *benchResult) judge(shortest time.Duration) {
 			faster = *r.Ratio < 1
 		}
 		if faster {
-			r.note("faster than the limit cannot be: the sample is too small, or the machine is not quiet")
+			r.note("faster than the limit: that sleeps between messages where loops look for the next one first; or the sample is too small, or the machine not quiet")
 		}
 	}
 	r.judgeLength(shortest)
