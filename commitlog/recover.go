@@ -129,9 +129,9 @@ const segmentAlignment = 4096
 
 // otherSegments refuses a store that was filled by a master whose segments are
 // smaller: its filler does not end on our border, and a good record follows it
-// or, where the master's segment can end, nothing yet or a record's front. Cutting the log there would
-// be undone by the next connection, which brings the same bytes, acknowledged
-// again and cut again.
+// or, where the master's segment can end, nothing yet or a record's front.
+// Cutting the log there would be undone by the next connection, which brings the
+// same bytes, acknowledged again and cut again.
 func (r *recovery) otherSegments() error {
 	if r.stopped == nil || r.stopped.Kind != KindFiller || r.damage != nil {
 		return nil

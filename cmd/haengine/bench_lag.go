@@ -32,8 +32,8 @@ func (p *benchPair) lag(ctx context.Context, d time.Duration, bytes int64) (roun
 
 // copied waits until the replica has the log up to an offset, however soon the
 // load has ended.
-func (p *benchPair) copied(ctx context.Context, offset int64) error {
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), lagPatience, fmt.Errorf("the replica does not have offset %d after %v", offset, lagPatience))
+func (p *benchPair) copied(offset int64) error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), lagPatience, fmt.Errorf("the replica does not have offset %d after %v", offset, lagPatience))
 	defer cancel()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -66,7 +66,7 @@ func (p *benchPair) probe(ctx context.Context, lags *latencies) error {
 		result, err := p.master.PutWaiting(context.Background(), &m, engine.Waits{Copies: 2})
 		if result.Status == engine.PutSlaveNotAvailable {
 			// The replica is further behind than a synchronous put waits for.
-			err = p.copied(ctx, result.EndOffset)
+			err = p.copied(result.EndOffset)
 		}
 		if err != nil {
 			return err
