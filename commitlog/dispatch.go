@@ -18,6 +18,11 @@ const (
 	// dispatchBufferBytes is what the buffer may keep while nothing comes.
 	dispatchBufferBytes = 1 << 20
 
+	// dispatchCommitBytes is how much of the log has its units written to the
+	// queues together, while there is more: a write costs as much for a few as
+	// for a hundred.
+	dispatchCommitBytes = 1 << 20
+
 	// dispatchPause is the least time from the end of one pass to the next
 	// while records keep coming, as in RocketMQ's ReputMessageService: without
 	// it each put of a single producer would wake a second thread. The first
@@ -61,9 +66,10 @@ type dispatcher struct {
 
 	// The dispatching goroutine's alone.
 	buf       []byte
-	stuck     bool // damage was met
-	opening   bool // catchUp runs: a queue that is not there may have been lost
-	rescanned bool // from the first byte, because a queue had a gap
+	at        int64 // records below it are in their queues, or wait to be written there
+	stuck     bool  // damage was met
+	opening   bool  // catchUp runs: a queue that is not there may have been lost
+	rescanned bool  // from the first byte, because a queue had a gap
 	warnedAt  time.Time
 }
 
@@ -249,8 +255,12 @@ func (d *dispatcher) work() {
 // pass dispatches all complete records. After an error the records from Offset
 // on wait for the next pass.
 func (d *dispatcher) pass() error {
+	d.at = d.offset.Load()
 	for {
 		more, err := d.step()
+		if err == nil && (!more || d.at-d.offset.Load() >= dispatchCommitBytes) {
+			err = d.publish()
+		}
 		if err != nil {
 			return d.failed(err)
 		}
@@ -265,15 +275,15 @@ func (d *dispatcher) pass() error {
 	}
 }
 
-// step dispatches the records in one copied piece of the log. more says that
-// there may be others.
+// step puts the records in one copied piece of the log into their queues' buffers.
+// more says that there may be others.
 func (d *dispatcher) step() (more bool, err error) {
 	l := d.log
-	end, at := l.end.Load(), d.offset.Load()
+	end, at := l.end.Load(), d.at
 	d.seen.Store(end)
 	if low := l.MinOffset(); at < low {
 		at = low // retention was faster, or the log begins there
-		d.offset.Store(low)
+		d.at = low
 	}
 	if at >= end || d.stuck {
 		return false, nil
@@ -295,9 +305,7 @@ func (d *dispatcher) step() (more bool, err error) {
 	if err != nil {
 		return d.halted(at+done, err)
 	}
-	if err := d.publish(at + done); err != nil {
-		return false, err
-	}
+	d.at = at + done
 	if done > 0 || at+need > end {
 		return done > 0, nil
 	}
@@ -351,7 +359,8 @@ func (d *dispatcher) dispatch(b []byte, at, border int64) (done, need int64, err
 		}
 		done += size
 		if d.log.queues.full() {
-			if err := d.publish(here + size); err != nil {
+			d.at = here + size
+			if err := d.publish(); err != nil {
 				return done, 0, err
 			}
 		}
@@ -361,8 +370,9 @@ func (d *dispatcher) dispatch(b []byte, at, border int64) (done, need int64, err
 	}
 }
 
-// publish commits the queues and moves Offset.
-func (d *dispatcher) publish(offset int64) error {
+// publish commits the queues and moves Offset to what they hold then.
+func (d *dispatcher) publish() error {
+	offset := d.at
 	if offset == d.offset.Load() {
 		return nil
 	}

@@ -296,6 +296,34 @@ func TestDispatchingDoesNotAllocate(t *testing.T) {
 	}
 }
 
+// What is there is written to the queues in as few pieces as may be: more of it
+// than the dispatcher copies at once.
+func TestUnitsOfManyRecordsAreWrittenTogether(t *testing.T) {
+	o := testOptions(t.TempDir())
+	o.SegmentBytes, o.QueueFileBytes = 8<<20, 0
+	var commits []int64
+	o.OnDispatched = func(offset int64) { commits = append(commits, offset) }
+	l := mustOpen(t, o)
+	l.dispatcher.stop()
+	commits = nil
+	e, err := l.Encode(&Message{Topic: "topic", Body: make([]byte, 32<<10)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const records = 3 * dispatchCommitBytes / (32 << 10) / 2
+	for range records {
+		if _, err := l.Append(e, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.dispatcher.pass(); err != nil {
+		t.Fatal(err)
+	}
+	if len(commits) != 2 || commits[1] != l.EndOffset() {
+		t.Errorf("%d bytes were committed up to %v, want two times", l.EndOffset(), commits)
+	}
+}
+
 // A full disk under the queues is no end: records wait, and go on into the
 // queues when there is space again.
 func TestFullDiskOnlyDelaysTheQueues(t *testing.T) {

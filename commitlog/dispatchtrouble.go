@@ -39,8 +39,7 @@ func (d *dispatcher) unread(at int64, err error) (more bool, _ error) {
 	var bad *CorruptError
 	switch {
 	case errors.As(err, &bad):
-		d.damaged(bad)
-		return false, nil
+		return false, d.damaged(bad)
 	case errors.Is(err, ErrOutOfRange):
 		return d.log.MinOffset() > at, nil // the log begins elsewhere meanwhile
 	}
@@ -55,11 +54,8 @@ func (d *dispatcher) halted(offset int64, err error) (more bool, _ error) {
 	case errors.As(err, &gap):
 		return true, d.bridge(gap)
 	case errors.As(err, &bad) && bad.Kind != KindQueue:
-		if err := d.publish(offset); err != nil {
-			return false, err
-		}
-		d.damaged(bad)
-		return false, nil
+		d.at = offset
+		return false, d.damaged(bad)
 	}
 	return false, err
 }
@@ -76,10 +72,15 @@ func (d *dispatcher) describe(b []byte, at, border int64, kind string, h *Header
 	return e
 }
 
-// damaged reports damage once and ends the dispatching.
-func (d *dispatcher) damaged(err *CorruptError) {
+// damaged reports damage once and ends the dispatching, when what lies before it
+// is in the queues.
+func (d *dispatcher) damaged(bad *CorruptError) error {
+	if err := d.publish(); err != nil {
+		return err
+	}
 	d.stuck = true
-	d.log.damage(err)
+	d.log.damage(bad)
+	return nil
 }
 
 // bridge begins again at the log's first record, because a queue lacks records
@@ -93,6 +94,7 @@ func (d *dispatcher) bridge(gap *queueGapError) error {
 	d.rescanned = true
 	d.log.logger().Warn("a consume queue lacks records that the log has, building the queues from the log's first record",
 		"topic", gap.id.Topic, "queue", gap.id.ID, "end_index", gap.end, "next_index", gap.index)
-	d.offset.Store(d.log.MinOffset())
+	d.at = d.log.MinOffset()
+	d.offset.Store(d.at)
 	return nil
 }
