@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"sync"
 
+	"github.com/haengine/haengine/reactor"
 	"github.com/haengine/haengine/transfer"
 )
 
@@ -22,6 +24,14 @@ type Completions struct {
 	e        *Engine
 	finished *transfer.Completions[*Future]
 	pulled   []*Future // Pull's own
+
+	// Futures that were pulled, for the next puts, at most as many as there are
+	// places. Puts and Pull are on different cores, where a sync.Pool has to take
+	// one future at a time from the other's; Pull brings all of a batch at once.
+	spare struct {
+		sync.Mutex
+		first *Future
+	}
 }
 
 // NewCompletions makes a queue for at least size puts at once.
@@ -33,7 +43,7 @@ func (e *Engine) NewCompletions(size int) *Completions {
 // queue and for room in the rings, or for ctx. The error is a *PutError:
 // nothing was written and nothing will be pulled for this put.
 func (c *Completions) Put(ctx context.Context, m *Message, tag uint64) error {
-	f := c.e.newFuture()
+	f := c.newFuture()
 	if err := c.finished.ReserveWait(ctx); err != nil {
 		_, err = c.e.refuse(f, err)
 		return err
@@ -52,7 +62,7 @@ func (c *Completions) TryPutBatch(batch []*Message, tag uint64) error {
 }
 
 func (c *Completions) tryPut(m *Message, batch []*Message, tag uint64) error {
-	f := c.e.newFuture()
+	f := c.newFuture()
 	if !c.finished.Reserve() {
 		_, err := c.e.refuse(f, ErrRingFull)
 		return err
@@ -88,13 +98,8 @@ func (c *Completions) Pull(ctx context.Context, dst []Completion) (int, error) {
 		c.pulled = make([]*Future, len(dst))
 	}
 	for {
-		n := c.finished.Pull(c.pulled[:len(dst)])
-		for i, f := range c.pulled[:n] {
-			dst[i].Tag = f.tag
-			dst[i].Result, dst[i].Err = f.settle(nil)
-			c.pulled[i] = nil
-		}
-		if n > 0 {
+		if n := c.finished.Pull(c.pulled[:len(dst)]); n > 0 {
+			c.settle(c.pulled[:n], dst)
 			return n, nil
 		}
 		stopping := c.e.stopping
@@ -109,6 +114,38 @@ func (c *Completions) Pull(ctx context.Context, dst []Completion) (int, error) {
 			return 0, ErrClosed
 		}
 	}
+}
+
+// settle makes completions of pulled futures, which are spare then.
+func (c *Completions) settle(pulled []*Future, dst []Completion) {
+	now := reactor.Now()
+	var first *Future
+	last := pulled[0]
+	for i, f := range pulled {
+		dst[i].Tag = f.tag
+		dst[i].Result, dst[i].Err = f.settle(nil, now)
+		f.clear()
+		f.next, first = first, f
+		pulled[i] = nil
+	}
+	c.spare.Lock()
+	last.next, c.spare.first = c.spare.first, first
+	c.spare.Unlock()
+}
+
+// newFuture takes a spare future, or the engine's.
+func (c *Completions) newFuture() *Future {
+	c.spare.Lock()
+	f := c.spare.first
+	if f != nil {
+		c.spare.first, f.next = f.next, nil
+	}
+	c.spare.Unlock()
+	if f == nil {
+		return c.e.newFuture()
+	}
+	f.started = reactor.Now()
+	return f
 }
 
 // Outstanding is how many puts wait or have not been pulled. Any goroutine.

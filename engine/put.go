@@ -84,6 +84,7 @@ type Future struct {
 	done  chan struct{} // capacity 1: told once, by whoever brings waits to 0
 	queue *Completions  // instead of done, when not nil
 	tag   uint64
+	next  *Future // of queue's spare ones
 }
 
 // wait is one of a put's two waits.
@@ -108,9 +109,13 @@ func (e *Engine) newFuture() *Future {
 
 // free gives a future back when nobody else can reach it.
 func (e *Engine) free(f *Future) {
+	f.clear()
+	e.futures.Put(f)
+}
+
+func (f *Future) clear() {
 	f.own = nil
 	f.flush, f.replica, f.noReplica, f.queue, f.lease, f.result = wait{}, wait{}, false, nil, nil, PutResult{}
-	e.futures.Put(f)
 }
 
 // Sequenced takes the put's tickets inside the append section, so that ring
@@ -298,18 +303,24 @@ func cancel(ring *transfer.Ring) {
 func (f *Future) Wait(ctx context.Context) (PutResult, error) {
 	select {
 	case <-f.done:
-		return f.settle(nil)
+		return f.end(nil)
 	default:
 	}
 	select {
 	case <-f.done:
-		return f.settle(nil)
+		return f.end(nil)
 	case <-ctx.Done():
 		f.abandon(&f.replica)
 		f.abandon(&f.flush)
 		<-f.done // at once: what was not given up is being completed
-		return f.settle(ctx.Err())
+		return f.end(ctx.Err())
 	}
+}
+
+func (f *Future) end(cause error) (PutResult, error) {
+	r, err := f.settle(cause, reactor.Now())
+	f.e.free(f)
+	return r, err
 }
 
 func (f *Future) abandon(w *wait) {
@@ -321,7 +332,7 @@ func (f *Future) abandon(w *wait) {
 
 // settle turns the outcomes into the put's status: if both waits failed the
 // replicas' wins, as in RocketMQ.
-func (f *Future) settle(cause error) (PutResult, error) {
+func (f *Future) settle(cause error, now time.Duration) (PutResult, error) {
 	e, r := f.e, f.result
 	var err error
 	if f.flush.ring != nil && f.flush.outcome != transfer.Done {
@@ -338,8 +349,7 @@ func (f *Future) settle(cause error) (PutResult, error) {
 	case f.replica.ring != nil && f.replica.outcome != transfer.Done:
 		r.Status, err = PutFlushSlaveTimeout, ErrNotReplicated
 	}
-	e.opts.Metrics.Put(r.Status, reactor.Now()-f.started)
-	e.free(f)
+	e.opts.Metrics.Put(r.Status, now-f.started)
 	if err == nil {
 		return r, nil
 	}

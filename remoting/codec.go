@@ -113,16 +113,14 @@ func AppendFrame(dst []byte, c *Command) []byte {
 	dst = append(dst, 0, 0, 0, 0, 0, 0, 0, 0)
 	dst = append(dst, `{"code":`...)
 	dst = strconv.AppendInt(dst, int64(c.Code), 10)
-	if c.Ext != nil {
+	switch {
+	case c.fields != nil:
 		dst = append(dst, `,"extFields":{`...)
-		for i := range c.Ext {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = appendJSONText(dst, c.Ext[i].Name)
-			dst = append(dst, ':')
-			dst = appendJSONText(dst, c.Ext[i].Value)
-		}
+		dst = append(dst, c.fields...)
+		dst = append(dst, '}')
+	case c.Ext != nil:
+		dst = append(dst, `,"extFields":{`...)
+		dst = appendJSONFields(dst, c.Ext)
 		dst = append(dst, '}')
 	}
 	dst = append(dst, `,"flag":`...)
@@ -144,6 +142,19 @@ func AppendFrame(dst []byte, c *Command) []byte {
 	dst = append(dst, c.Body...)
 	binary.BigEndian.PutUint32(dst[at:], uint32(len(dst)-at-4))
 	binary.BigEndian.PutUint32(dst[at+4:], uint32(header))
+	return dst
+}
+
+// appendJSONFields appends fields as they stand in an object.
+func appendJSONFields(dst []byte, x Ext) []byte {
+	for i := range x {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendJSONText(dst, x[i].Name)
+		dst = append(dst, ':')
+		dst = appendJSONText(dst, x[i].Value)
+	}
 	return dst
 }
 

@@ -1,10 +1,11 @@
 package remoting
 
 import (
+	"bytes"
 	"strconv"
-	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // parseJSONHeader reads a header by hand: names in any order, the last of one
@@ -12,11 +13,11 @@ import (
 // does, it takes numbers in quotes, null for nothing, and any value for a text.
 // Fields are put into room as far as they fit.
 func parseJSONHeader(header []byte, c *Command, room Ext) error {
-	text := string(header)
-	if !utf8.ValidString(text) {
-		text = strings.ToValidUTF8(text, "\uFFFD")
+	text := bytes.Clone(header)
+	if !utf8.Valid(text) {
+		text = bytes.ToValidUTF8(text, []byte("\uFFFD"))
 	}
-	p := jsonText{s: text}
+	p := jsonText{b: text}
 	p.space()
 	p.need('{')
 	for n := 0; ; n++ {
@@ -46,7 +47,7 @@ func parseJSONHeader(header []byte, c *Command, room Ext) error {
 			p.skip(0)
 		}
 	}
-	if p.space(); p.why == "" && p.at < len(p.s) {
+	if p.space(); p.why == "" && p.at < len(p.b) {
 		p.fail("something follows the header")
 	}
 	if p.why != "" {
@@ -57,8 +58,11 @@ func parseJSONHeader(header []byte, c *Command, room Ext) error {
 
 // jsonText is JSON that is being read. After the first mistake all methods
 // return zero values, so that callers look once, at the end.
+//
+// Texts that were read are pieces of b, in which escapes are replaced where they
+// stand: nothing looks at such a piece of b again but through its text.
 type jsonText struct {
-	s       string
+	b       []byte
 	at      int
 	why     string // the first mistake; empty: none
 	tooMany bool   // it is the number of fields
@@ -78,8 +82,8 @@ func (p *jsonText) fail(why string) {
 }
 
 func (p *jsonText) space() {
-	for p.at < len(p.s) {
-		switch p.s[p.at] {
+	for p.at < len(p.b) {
+		switch p.b[p.at] {
 		case ' ', '\t', '\n', '\r':
 			p.at++
 		default:
@@ -90,10 +94,10 @@ func (p *jsonText) space() {
 
 // peek is the next byte, 0 at the end and after a mistake.
 func (p *jsonText) peek() byte {
-	if p.why != "" || p.at >= len(p.s) {
+	if p.why != "" || p.at >= len(p.b) {
 		return 0
 	}
-	return p.s[p.at]
+	return p.b[p.at]
 }
 
 func (p *jsonText) need(b byte) {
@@ -104,22 +108,39 @@ func (p *jsonText) need(b byte) {
 	p.at++
 }
 
+// view is b as a text. b must not change from here on.
+func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
 // member moves to the value of an object's next member, of which n were read.
 func (p *jsonText) member(n int) (name string, more bool) {
+	if p.lastMember(n) {
+		return "", false
+	}
+	name = p.quoted()
+	return name, p.colon()
+}
+
+// lastMember tells whether an object of which n members were read ends here, and
+// moves to the name of the next one if it does not.
+func (p *jsonText) lastMember(n int) bool {
 	p.space()
 	if p.peek() == '}' {
 		p.at++
-		return "", false
+		return true
 	}
 	if n > 0 {
 		p.need(',')
 		p.space()
 	}
-	name = p.quoted()
+	return false
+}
+
+// colon moves from a name to its value.
+func (p *jsonText) colon() bool {
 	p.space()
 	p.need(':')
 	p.space()
-	return name, p.why == ""
+	return p.why == ""
 }
 
 // fieldsAhead is how far to look for the number of fields. A header that names
@@ -137,8 +158,8 @@ func (p *jsonText) fields(before Ext) Ext {
 	x := before[:0]
 	if cap(x) == 0 {
 		// A field has four quotes, so that this is the right size for most headers.
-		ahead := p.s[p.at:min(len(p.s), p.at+fieldsAhead)]
-		x = make(Ext, 0, min(strings.Count(ahead, `"`)/4+1, 64))
+		ahead := p.b[p.at:min(len(p.b), p.at+fieldsAhead)]
+		x = make(Ext, 0, min(bytes.Count(ahead, []byte{'"'})/4+1, 64))
 	}
 	for n := 0; ; n++ {
 		if n < fieldsMax && p.why == "" {
@@ -156,49 +177,43 @@ func (p *jsonText) fields(before Ext) Ext {
 			p.fail("more than " + strconv.Itoa(fieldsMax) + " fields")
 			return x
 		}
-		from := p.at
 		if p.peek() == '"' {
 			x = append(x, Field{name, p.quoted()})
-		} else if p.skip(0); p.s[from:p.at] != "null" {
-			x = append(x, Field{name, p.s[from:p.at]})
+		} else if raw := p.raw(); raw != "null" {
+			x = append(x, Field{name, raw})
 		}
 	}
 }
 
-// pair reads a field as nearly all are, two texts without an escape or a space
-// between them, and the comma before it. If it is not one, nothing is read.
+// pair reads a field as nearly all are, two texts without a space between them,
+// and the comma before it. If it is not one, nothing is read.
 func (p *jsonText) pair(n int) (f Field, ok bool) {
-	s := p.s[p.at:]
+	b, name := p.b, p.at
 	if n > 0 {
-		if s == "" || s[0] != ',' {
+		if name == len(b) || b[name] != ',' {
 			return f, false
 		}
-		s = s[1:]
+		name++
 	}
-	colon := plainEnd(s)
-	if colon == 0 || colon == len(s) || s[colon] != ':' {
+	colon := plainEnd(b, name)
+	if colon == 0 || colon+1 >= len(b) || b[colon] != ':' || b[colon+1] != '"' {
 		return f, false
 	}
-	value := s[colon+1:]
-	end := plainEnd(value)
-	if end == 0 {
-		return f, false
-	}
-	p.at = len(p.s) - len(value) + end
-	return Field{s[1 : colon-1], value[1 : end-1]}, true
+	p.at = colon + 1
+	return Field{view(b[name+1 : colon-1]), p.quoted()}, true
 }
 
-// plainEnd is the length of the text in quotes that s begins with, 0 if there is
+// plainEnd is where the text in quotes ends that begins at from, 0 if there is
 // none or something in it is escaped. Names and values are short: a loop is
 // faster than a search for each of the two bytes.
-func plainEnd(s string) int {
-	if s == "" || s[0] != '"' {
+func plainEnd(b []byte, from int) int {
+	if from >= len(b) || b[from] != '"' {
 		return 0
 	}
-	for i := 1; i < len(s); i++ {
-		switch s[i] {
+	for i, c := range b[from+1:] {
+		switch c {
 		case '"':
-			return i + 1
+			return from + i + 2
 		case '\\':
 			return 0
 		}
@@ -206,23 +221,29 @@ func plainEnd(s string) int {
 	return 0
 }
 
+// raw is the next value as it is written.
+func (p *jsonText) raw() string {
+	from := p.at
+	p.skip(0)
+	return view(p.b[from:p.at])
+}
+
 // text reads a text; whatever else is there is taken as it is written.
 func (p *jsonText) text() string {
 	if p.peek() == '"' {
 		return p.quoted()
 	}
-	from := p.at
-	if p.skip(0); p.s[from:p.at] == "null" {
-		return ""
+	if raw := p.raw(); raw != "null" {
+		return raw
 	}
-	return p.s[from:p.at]
+	return ""
 }
 
 // number reads an int32.
 func (p *jsonText) number(name string) int32 {
 	// Digits and what ends them, as nearly all are.
-	for i, plain := p.at, int32(0); i < len(p.s) && i < p.at+10; i++ {
-		b := p.s[i]
+	for i, plain := p.at, int32(0); i < len(p.b) && i < p.at+10; i++ {
+		b := p.b[i]
 		if (b == ',' || b == '}') && i > p.at {
 			p.at = i
 			return plain
@@ -244,8 +265,7 @@ func (p *jsonText) number(name string) int32 {
 }
 
 func (p *jsonText) null(want string) {
-	from := p.at
-	if p.skip(0); p.s[from:p.at] != "null" {
+	if p.raw() != "null" {
 		p.fail("want " + want)
 	}
 }
@@ -262,12 +282,13 @@ func (p *jsonText) skip(depth int) {
 		}
 		p.at++
 		if b == '{' {
-			for n := 0; ; n++ {
-				if _, more := p.member(n); !more {
+			for n := 0; !p.lastMember(n); n++ {
+				if p.skipQuoted(); !p.colon() {
 					return
 				}
 				p.skip(depth + 1)
 			}
+			return
 		}
 		p.skipItems(depth)
 	default:
@@ -302,114 +323,114 @@ func isWord(b byte) bool {
 	return b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b == '-' || b == '+' || b == '.'
 }
 
-// quoted reads a text in quotes. It is a part of the header unless something in
-// it is escaped.
+// quoted reads a text in quotes.
 func (p *jsonText) quoted() string {
-	if n := plainEnd(p.s[p.at:]); n > 0 && p.why == "" {
-		p.at += n
-		return p.s[p.at-n+1 : p.at-1]
+	if end := plainEnd(p.b, p.at); end > 0 && p.why == "" {
+		from := p.at + 1
+		p.at = end
+		return view(p.b[from : end-1])
 	}
-	from := p.at + 1
-	escaped := p.skipQuoted()
-	if p.why != "" {
+	if p.need('"'); p.why != "" {
 		return ""
 	}
-	raw := p.s[from : p.at-1]
-	if !escaped {
-		return raw
-	}
-	return p.unescape(raw)
-}
-
-// skipQuoted passes over a text in quotes and tells whether something in it is
-// escaped.
-func (p *jsonText) skipQuoted() (escaped bool) {
-	if p.need('"'); p.why != "" {
-		return false
-	}
-	for i := p.at; i < len(p.s); i++ {
-		switch p.s[i] {
+	b, from := p.b, p.at
+	to, i := from, from // what is read at i is written at to
+	for i < len(b) {
+		switch c := b[i]; c {
 		case '"':
 			p.at = i + 1
-			return escaped
+			return view(b[from:to])
 		case '\\':
-			escaped = true
+			w, r := p.unescape(to, i+1)
+			if p.why != "" {
+				return ""
+			}
+			to, i = w, r
+		default:
+			b[to] = c
+			to++
 			i++
 		}
 	}
 	p.fail("a text does not end")
-	return escaped
+	return ""
 }
 
-// unescape returns raw, which ends in no half escape, with its escapes replaced.
-func (p *jsonText) unescape(raw string) string {
-	var b strings.Builder
-	b.Grow(max(len(raw)-5*strings.Count(raw, `\u`), 0)) // enough if they are of ASCII
-	for {
-		i := 0
-		for i < len(raw) && raw[i] != '\\' {
+// skipQuoted passes over a text in quotes.
+func (p *jsonText) skipQuoted() {
+	if p.need('"'); p.why != "" {
+		return
+	}
+	for i := p.at; i < len(p.b); i++ {
+		switch p.b[i] {
+		case '"':
+			p.at = i + 1
+			return
+		case '\\':
 			i++
 		}
-		b.WriteString(raw[:i])
-		if i == len(raw) {
-			return b.String()
-		}
-		e := raw[i+1]
-		raw = raw[i+2:]
-		switch e {
-		case '"', '\\', '/':
-			b.WriteByte(e)
-		case 'b':
-			b.WriteByte('\b')
-		case 'f':
-			b.WriteByte('\f')
-		case 'n':
-			b.WriteByte('\n')
-		case 'r':
-			b.WriteByte('\r')
-		case 't':
-			b.WriteByte('\t')
-		case 'u':
-			r, ok := hexRune(raw)
-			if !ok {
-				p.fail(`want four hex digits after \u`)
-				return ""
-			}
-			raw = raw[4:]
-			if r < utf8.RuneSelf { // as what separates properties
-				b.WriteByte(byte(r))
-				continue
-			}
-			if utf16.IsSurrogate(r) {
-				low, ok := rune(0), false
-				if strings.HasPrefix(raw, `\u`) {
-					low, ok = hexRune(raw[2:])
-				}
-				if r = utf16.DecodeRune(r, low); ok && r != utf8.RuneError {
-					raw = raw[6:]
-				} else {
-					r = utf8.RuneError
-				}
-			}
-			b.WriteRune(r)
-		default:
-			p.fail("unknown escape")
-			return ""
-		}
 	}
+	p.fail("a text does not end")
+}
+
+// unescape writes at to what the escape means that goes on at i, behind its
+// backslash, and returns where to go on: no escape is shorter than what it means.
+func (p *jsonText) unescape(to, i int) (int, int) {
+	b := p.b
+	if i == len(b) {
+		return to, i
+	}
+	c := b[i]
+	i++
+	switch c {
+	case '"', '\\', '/':
+	case 'b':
+		c = '\b'
+	case 'f':
+		c = '\f'
+	case 'n':
+		c = '\n'
+	case 'r':
+		c = '\r'
+	case 't':
+		c = '\t'
+	case 'u':
+		r, ok := hexRune(b[i:])
+		if !ok {
+			p.fail(`want four hex digits after \u`)
+			return to, i
+		}
+		i += 4
+		if utf16.IsSurrogate(r) {
+			low, ok := rune(0), false
+			if bytes.HasPrefix(b[i:], []byte(`\u`)) {
+				low, ok = hexRune(b[i+2:])
+			}
+			if r = utf16.DecodeRune(r, low); ok && r != utf8.RuneError {
+				i += 6
+			} else {
+				r = utf8.RuneError
+			}
+		}
+		return to + utf8.EncodeRune(b[to:i], r), i
+	default:
+		p.fail("unknown escape")
+	}
+	b[to] = c
+	return to + 1, i
 }
 
 // hexRune reads four hex digits.
-func hexRune(s string) (r rune, ok bool) {
-	if len(s) < 4 {
+func hexRune(b []byte) (r rune, ok bool) {
+	if len(b) < 4 {
 		return 0, false
 	}
 	for i := range 4 {
-		switch b := s[i]; {
-		case b >= '0' && b <= '9':
-			r = r<<4 | rune(b-'0')
-		case b|0x20 >= 'a' && b|0x20 <= 'f':
-			r = r<<4 | rune(b|0x20-'a'+10)
+		switch c := b[i]; {
+		case c >= '0' && c <= '9':
+			r = r<<4 | rune(c-'0')
+		case c|0x20 >= 'a' && c|0x20 <= 'f':
+			r = r<<4 | rune(c|0x20-'a'+10)
 		default:
 			return 0, false
 		}

@@ -64,6 +64,8 @@ func TestJSONHeaders(t *testing.T) {
 		{"nulls", `{"code":null,"language":null,"remark":null,"extFields":null}`, Command{}},
 		{"null field", `{"extFields":{"a":null,"b":"null"}}`, Command{Ext: ext("b", "null")}},
 		{"fields that are no texts", `{"extFields":{"a":1,"b":true,"c":{"d":[1]},"e":-0.5}}`, Command{Ext: ext("a", "1", "b", "true", "c", `{"d":[1]}`, "e", "-0.5")}},
+		{"an object as it is written", `{"extFields":{"a":{"b\u0041":"c\n"},"d":"e\u0001f","g":["\u0001"]}}`, Command{Ext: ext("a", `{"b\u0041":"c\n"}`, "d", "e\x01f", "g", `["\u0001"]`)}},
+		{"fields behind an escape", `{"extFields":{"i":"k\u0001v\u0002","j\u0030":"0","k":"\\"},"remark":"r"}`, Command{Ext: ext("i", "k\x01v\x02", "j0", "0", "k", `\`), Remark: "r"}},
 		{"numbers in quotes", `{"code":"34","opaque":"-1"}`, Command{Code: 34, Opaque: -1}},
 		{"escapes", `{"remark":"\"\\\/\b\f\n\r\t\u0001\u00e9\u20ac\uD83D\uDE00"}`, Command{Remark: "\"\\/\b\f\n\r\t\x01é€😀"}},
 		{"what only looks like an escape", `{"remark":"\\u","language":"\\u0041\\"}`, Command{Remark: `\u`, Language: `\u0041\`}},

@@ -26,6 +26,8 @@ type Command struct {
 	Remark   string // error text; empty: none
 	Ext      Ext
 	Body     []byte
+
+	fields []byte // instead of Ext, for AppendFrame: fields as they stand in a JSON object
 }
 
 // IsResponse tells a response from a request.

@@ -3,7 +3,6 @@ package remoting
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"sync/atomic"
 )
 
@@ -58,12 +57,14 @@ func (r *Request) Reply(c *Command) {
 	r.reply(c)
 }
 
-// replyWith is Reply with a command that stays the caller's.
+// replyWith is Reply with a command that stays the caller's, as its texts do.
 func (r *Request) replyWith(c *Command) {
 	if r.served == nil {
-		kept := *c
-		kept.Ext = slices.Clone(c.Ext)
-		c = &kept
+		kept := new(Command)
+		if err := ParseFrame(AppendFrame(nil, c), kept); err != nil {
+			kept.Code, kept.Remark = SystemError, err.Error()
+		}
+		c = kept
 	}
 	r.Reply(c) // a connection writes the frame before it returns
 }

@@ -81,6 +81,7 @@ func NewSends(o SendsOptions) *Sends {
 		about: Ext{{"MSG_REGION", o.Region}, {"TRACE_ON", "true"}},
 	}
 	s.about = s.about[:2:2]
+	s.answer.about = appendJSONFields([]byte{','}, s.about)
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(context.Background())
 	s.done.Go(func() { s.sends.run(ctx, s.stored) })

@@ -32,7 +32,8 @@ func codeOf(s engine.PutStatus) int32 {
 // single goroutine answers, and what it answers with is written at once.
 type sendAnswer struct {
 	Command
-	fields [6]Field
+	about  []byte // the fields that every answer has, behind a comma
+	fields []byte
 }
 
 // stored answers a send whose put has ended. Whatever the status, the message is
@@ -44,36 +45,34 @@ func (s *Sends) stored(w *pendingSend, r engine.PutResult, err error) {
 		return
 	}
 	a := &s.answer
-	a.Command = Command{Code: codeOf(r.Status)}
+	a.fields = append(appendStored(a.fields[:0], s.o.Engine.StoreHost(), w, &r), a.about...)
+	a.Command = Command{Code: codeOf(r.Status), fields: a.fields}
 	if err != nil {
 		a.Remark = err.Error()
 	}
-	ids, queueOffset, queueID := storedText(s.o.Engine.StoreHost(), w, &r)
-	a.Ext = append(a.fields[:0], Field{"msgId", ids}, Field{"queueId", queueID}, Field{"queueOffset", queueOffset})
-	if w.unique != "" {
-		a.Ext = append(a.Ext, Field{"transactionId", w.unique})
-	}
-	a.Ext = append(a.Ext, s.about...)
 	w.r.replyWith(&a.Command)
 	w.r.done()
 }
 
-// storedText gives the three required fields as pieces of one string.
-func storedText(host engine.Host, w *pendingSend, r *engine.PutResult) (ids, queueOffset, queueID string) {
-	var room [128]byte
-	b := room[:0]
+// appendStored appends the fields of SendMessageResponseHeader, as JSON has them.
+func appendStored(dst []byte, host engine.Host, w *pendingSend, r *engine.PutResult) []byte {
+	dst = append(dst, `"msgId":"`...)
 	at := r.Offset
-	b = appendOffsetID(b, host, at)
+	dst = appendOffsetID(dst, host, at)
 	for i := range max(0, len(w.sizes)-1) {
 		at += int64(w.sizes[i])
-		b = appendOffsetID(append(b, ','), host, at)
+		dst = appendOffsetID(append(dst, ','), host, at)
 	}
-	idsEnd := len(b)
-	b = strconv.AppendInt(b, r.QueueOffset, 10)
-	offsetEnd := len(b)
-	b = strconv.AppendInt(b, int64(w.queueID), 10)
-	text := string(b)
-	return text[:idsEnd], text[idsEnd:offsetEnd], text[offsetEnd:]
+	dst = append(dst, `","queueId":"`...)
+	dst = strconv.AppendInt(dst, int64(w.queueID), 10)
+	dst = append(dst, `","queueOffset":"`...)
+	dst = strconv.AppendInt(dst, r.QueueOffset, 10)
+	dst = append(dst, '"')
+	if w.unique != "" {
+		dst = append(dst, `,"transactionId":`...)
+		dst = appendJSONText(dst, w.unique)
+	}
+	return dst
 }
 
 const hexDigits = "0123456789ABCDEF"

@@ -18,8 +18,11 @@ type loop struct {
 		sync.Mutex
 		peers []*peer // have answers that were given elsewhere
 		asked bool    // the loop is going to look
+		free  *served // given back, and how many
+		kept  int
 	}
 	spare []*peer
+	free  *served // to be used next
 }
 
 // do runs f on the loop; it does not run once the loop has ended.

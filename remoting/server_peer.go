@@ -255,13 +255,14 @@ func (p *peer) keepPartial(whole bool) error {
 }
 
 func (p *peer) serve(frame []byte) error {
-	s := servedRequests.Get().(*served)
+	s := p.l.request()
+	s.peer = p
 	defer s.leave()
 	r := &s.Request
 	if err := parseFrame(frame, &r.Command, s.room[:0]); err != nil {
 		return err
 	}
-	r.Peer, r.served, s.peer = p, s, p
+	r.Peer, r.served = p, s
 	if r.IsResponse() {
 		return nil // we never ask
 	}
