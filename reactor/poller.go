@@ -97,7 +97,7 @@ func openPoller(park bool) (*poller, error) {
 	}
 	p.file = os.NewFile(uintptr(fd), "epoll")
 	p.look = func(uintptr) bool {
-		p.n, p.err = p.wait(0)
+		p.n, p.err = p.poll()
 		return p.n != 0 || p.err != nil
 	}
 	if p.set, err = p.file.SyscallConn(); err == nil {
@@ -116,10 +116,26 @@ func (p *poller) close() error {
 }
 
 // poll takes the events that are there; their number.
-func (p *poller) poll() (int, error) { return p.wait(0) }
+func (p *poller) poll() (int, error) {
+	n, errno := pollEvents(p.fd, p.events[:])
+	if errno != 0 {
+		return 0, fmt.Errorf("look for events: %w", errno)
+	}
+	return n, nil
+}
 
 // block waits for events in the kernel, and keeps the processor meanwhile.
-func (p *poller) block() (int, error) { return p.wait(-1) }
+func (p *poller) block() (int, error) {
+	for {
+		n, err := unix.EpollWait(p.fd, p.events[:], -1)
+		if err == nil {
+			return n, nil
+		}
+		if errnoOf(err) != unix.EINTR {
+			return 0, fmt.Errorf("wait for events: %w", err)
+		}
+	}
+}
 
 // park waits for events, or for unpark, in Go's poller.
 func (p *poller) park() (int, error) {
@@ -141,18 +157,6 @@ var past = time.Unix(1, 0)
 // goroutine that is sent something: events of the set it looks for only when a
 // processor has nothing else to do. Any goroutine, also after close.
 func (p *poller) unpark() { _ = p.file.SetReadDeadline(past) }
-
-func (p *poller) wait(milliseconds int) (int, error) {
-	for {
-		n, err := unix.EpollWait(p.fd, p.events[:], milliseconds)
-		if err == nil {
-			return n, nil
-		}
-		if errnoOf(err) != unix.EINTR {
-			return 0, fmt.Errorf("wait for events: %w", err)
-		}
-	}
-}
 
 // event gives event i of those that were found, or nil: whatever was detached or
 // silenced earlier in this batch may still have an event in it.

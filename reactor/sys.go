@@ -14,6 +14,12 @@ const maxVectors = 64
 // vectors is the scratch memory of a loop's vectored calls. They are not
 // those of x/sys because these allocate nothing, and because sendmsg raises
 // no SIGPIPE in the program that embeds this. Loop-confined.
+//
+// What cannot block (sockets here never do) is called without a word to Go's
+// scheduler, as RawSyscall does. The first system call that it hears of after all
+// processors were idle wakes the runtime's monitor, which then looks every 20 µs
+// whether to take the processor away from who is in the kernel, and takes up to a
+// tenth of a core. What may read a file, sendfile, is told.
 type vectors struct {
 	iov    [maxVectors]unix.Iovec
 	msg    unix.Msghdr
@@ -41,7 +47,7 @@ func (v *vectors) load(bufs [][]byte) int {
 // read is readv(2) into what was loaded.
 func (v *vectors) read(fd, count int) (int, unix.Errno) {
 	for {
-		n, _, errno := unix.Syscall(unix.SYS_READV, uintptr(fd), uintptr(unsafe.Pointer(&v.iov[0])), uintptr(count))
+		n, _, errno := unix.RawSyscall(unix.SYS_READV, uintptr(fd), uintptr(unsafe.Pointer(&v.iov[0])), uintptr(count))
 		if errno == unix.EINTR {
 			continue
 		}
@@ -55,7 +61,7 @@ func (v *vectors) send(fd, count, flags int) (int, unix.Errno) {
 	v.msg.Iov = &v.iov[0]
 	v.msg.SetIovlen(count)
 	for {
-		n, _, errno := unix.Syscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&v.msg)), uintptr(flags|unix.MSG_NOSIGNAL))
+		n, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&v.msg)), uintptr(flags|unix.MSG_NOSIGNAL))
 		if errno == unix.EINTR {
 			continue
 		}
@@ -77,11 +83,22 @@ func (v *vectors) sendFile(to, from int, offset int64, n int) (int, unix.Errno) 
 	}
 }
 
+// pollEvents is epoll_wait(2) that does not wait.
+func pollEvents(fd int, events []unix.EpollEvent) (int, unix.Errno) {
+	for {
+		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(fd), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
+		if errno == unix.EINTR {
+			continue
+		}
+		return int(n), errno
+	}
+}
+
 // discard drops up to a MiB of what was received, without copying it: on a
 // TCP socket MSG_TRUNC throws the bytes away.
 func discard(fd int) (int, unix.Errno) {
 	for {
-		n, _, errno := unix.Syscall6(unix.SYS_RECVFROM, uintptr(fd), 0, 1<<20, unix.MSG_TRUNC|unix.MSG_DONTWAIT, 0, 0)
+		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), 0, 1<<20, unix.MSG_TRUNC|unix.MSG_DONTWAIT, 0, 0)
 		if errno == unix.EINTR {
 			continue
 		}
