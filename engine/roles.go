@@ -291,17 +291,14 @@ func (e *Engine) beginEpoch(number int32) error {
 		}
 		number = last + 1
 	}
-	// A power cut must not take it back: another one of the same number would
-	// follow, and a replica may know this one.
-	if err := e.log.Flush(); err != nil {
-		return err
-	}
 	next := commitlog.Epoch{Number: number, ID: newTermID(), Start: e.log.EndOffset()}
-	if err := e.addEpoch(next); err != nil {
+	// The number first: a power cut may take bytes before the epoch's start, and with
+	// them the epoch, from the log, but a replica may know it. No other may ever have
+	// its number.
+	if err := e.changeIdentity(func(id *identity) { id.Term, id.EpochSeen = termName(next.ID), next.Number }); err != nil {
 		return err
 	}
-	// Last: a term that is not noted as ours is followed by another one.
-	return e.changeIdentity(func(id *identity) { id.Term, id.EpochSeen = termName(next.ID), next.Number })
+	return e.addEpoch(next)
 }
 
 // highestEpoch is the number of the last epoch that this node has heard of. Its

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/haengine/haengine/commitlog"
 )
 
 // A slave becomes the master, the old master its slave: puts go on with the next
@@ -272,5 +275,52 @@ func TestAnEpochWithoutARecordIsNotBegunAgain(t *testing.T) {
 	s.loadTerms()
 	if got := s.highestEpoch(); got != 2 {
 		t.Errorf("epoch %d, want 2", got)
+	}
+}
+
+// A master that was killed begins an epoch behind bytes that may not be on the disk.
+// Whenever the power is cut then, and whatever of the log goes with it, no epoch that
+// a replica may have heard of is begun again under another id.
+func TestNoPowerCutGivesAnEpochsNumberAgain(t *testing.T) {
+	lost := 0
+	for after := range 150 {
+		disk := commitlog.NewTwin(uint64(after))
+		must(t, disk.MkdirAll("/s"))
+		ids := map[int32]uint64{}
+		run := func(what string, do func(m *Engine)) {
+			m, err := Open(Options{
+				Store: "/s", Disk: disk, Role: AsyncMaster, HAListen: "127.0.0.1:0", FlushInterval: time.Hour, SegmentBytes: 1 << 20,
+				Logger: slog.New(slog.DiscardHandler),
+			})
+			if err == nil {
+				for _, epoch := range m.log.Epochs() {
+					if id, ok := ids[epoch.Number]; ok && id != epoch.ID {
+						t.Fatalf("%d operations, %s: epoch %d has the id %x, it had %x", after, what, epoch.Number, epoch.ID, id)
+					}
+					ids[epoch.Number] = epoch.ID
+				}
+				do(m)
+				_ = m.Close(t.Context())
+			}
+		}
+		var end int64
+		run("first", func(m *Engine) {
+			for range 20 {
+				mustPut(t, m, message("t", 0, "x"))
+			}
+			end = m.log.EndOffset()
+			disk.Kill()
+		})
+		disk.PowerOffAfter(after)
+		run("after the kill", func(*Engine) {})
+		disk.Crash()
+		run("after the power cut", func(m *Engine) {
+			if m.log.EndOffset() < end {
+				lost++
+			}
+		})
+	}
+	if lost == 0 {
+		t.Error("no power cut took anything from the log, which shows nothing")
 	}
 }
