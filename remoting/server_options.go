@@ -8,10 +8,14 @@ import (
 	"time"
 )
 
+// DefaultLoops is how many event loops a server has unless it is told: as many as
+// there are cores, at most 4.
+func DefaultLoops() int { return min(runtime.NumCPU(), 4) }
+
 // ServerOptions are a server's settings. The zero value of a field means its
 // default. RocketMQ's names stand in parentheses.
 type ServerOptions struct {
-	Loops     int           // event loops; 0: the cores, at most 4 (serverSelectorThreads)
+	Loops     int           // event loops; 0: DefaultLoops (serverSelectorThreads)
 	Idle      time.Duration // silence of both sides that ends a connection; 0: 120 s (serverChannelMaxIdleTimeSeconds)
 	FrameTime time.Duration // how long a frame may take from its first byte to its last; 0: 30 s
 
@@ -28,7 +32,7 @@ type ServerOptions struct {
 }
 
 func (o *ServerOptions) setDefaults() {
-	o.Loops = cmp.Or(o.Loops, min(runtime.NumCPU(), 4))
+	o.Loops = cmp.Or(o.Loops, DefaultLoops())
 	o.Idle = cmp.Or(o.Idle, 120*time.Second)
 	o.FrameTime = cmp.Or(o.FrameTime, 30*time.Second)
 	o.FrameBytes = cmp.Or(o.FrameBytes, FrameBytesMax)

@@ -42,13 +42,13 @@ const (
 // processors is GOMAXPROCS as Go or the environment chose it.
 var processors = sync.OnceValue(func() int { return runtime.GOMAXPROCS(0) })
 
-// takeProcessors gives the runtime one more if clients are served, unless the
-// environment says how many: gnet's loops keep theirs while they wait for clients,
-// and what the log and its replicas have to do would wait for the runtime's
-// monitor to take it away. Go no longer follows changes of the quota then.
+// takeProcessors gives the runtime one more for each of gnet's loops if clients are
+// served, unless the environment says how many: such a loop keeps one while it waits
+// for clients, and what the log and its replicas have to do would wait for the
+// runtime's monitor to take it away. Go no longer follows changes of the quota then.
 func (c *clientSettings) takeProcessors() {
 	if c.listen != "" && os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(processors() + 1)
+		runtime.GOMAXPROCS(processors() + remoting.DefaultLoops())
 	}
 }
 
