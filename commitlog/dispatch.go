@@ -258,16 +258,12 @@ func (d *dispatcher) pass() error {
 	d.at = d.offset.Load()
 	for {
 		more, err := d.step()
-		if err == nil && (!more || d.at-d.offset.Load() >= dispatchCommitBytes) {
+		// What was there at the last look is not kept back for what came since.
+		if err == nil && (!more || d.at >= d.seen.Load() || d.at-d.offset.Load() >= dispatchCommitBytes) {
 			err = d.publish()
 		}
 		if err != nil {
 			return d.failed(err)
-		}
-		if d.failure.Load() != nil {
-			d.failure.Store(nil)
-			d.warnedAt = time.Time{}
-			d.log.logger().Info("consume queues are written again", "dispatched_offset", d.Offset())
 		}
 		if !more {
 			return nil
@@ -374,11 +370,13 @@ func (d *dispatcher) dispatch(b []byte, at, border int64) (done, need int64, err
 func (d *dispatcher) publish() error {
 	offset := d.at
 	if offset == d.offset.Load() {
+		d.mended(offset)
 		return nil
 	}
 	if err := d.log.queues.commit(); err != nil {
 		return err
 	}
+	d.mended(offset)
 	d.offset.Store(offset)
 	d.log.sawTimestamp(d.timestamp.Load())
 	d.announce()

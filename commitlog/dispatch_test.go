@@ -3,6 +3,7 @@ package commitlog
 import (
 	"bytes"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -359,6 +360,34 @@ func TestFullDiskOnlyDelaysTheQueues(t *testing.T) {
 	}
 	checkQueues(t, l)
 	checkQueueEnd(t, l, "u", 0, 3)
+}
+
+// A full disk is told once, and its end when records are in the queues again.
+func TestTroubleOfTheQueuesEndsWhenTheyAreWritten(t *testing.T) {
+	var lines bytes.Buffer
+	disk := NewTwin(1)
+	o := twinOptions(disk)
+	o.Logger = slog.New(slog.NewTextHandler(&lines, nil))
+	l := mustOpen(t, o)
+	l.dispatcher.stop()
+	lines.Reset()
+	disk.Fail("create", &TwinFault{Err: syscall.ENOSPC, Path: queuesDirectory})
+	mustPut(t, l, "u", 0, 100)
+	for range 3 {
+		if err := l.dispatcher.pass(); !errors.Is(err, syscall.ENOSPC) || !errors.Is(l.dispatcher.trouble(), syscall.ENOSPC) {
+			t.Fatalf("%v; trouble is %v", err, l.dispatcher.trouble())
+		}
+	}
+	if lines.Len() > 0 {
+		t.Errorf("on a full disk it says:\n%s", &lines)
+	}
+	disk.Fail("create", nil)
+	if err := l.dispatcher.pass(); err != nil || l.dispatcher.trouble() != nil {
+		t.Errorf("%v; trouble is left: %v", err, l.dispatcher.trouble())
+	}
+	if n := strings.Count(lines.String(), "written again"); n != 1 {
+		t.Errorf("that it is over was said %d times:\n%s", n, &lines)
+	}
 }
 
 func BenchmarkDispatch(b *testing.B) {

@@ -24,6 +24,15 @@ func (d *dispatcher) warn(what string, err error) {
 	}
 }
 
+// mended notes the end of a row of failures, with the queues written up to an offset.
+func (d *dispatcher) mended(offset int64) {
+	if d.failure.Load() != nil {
+		d.failure.Store(nil)
+		d.warnedAt = time.Time{}
+		d.log.logger().Info("consume queues are written again", "dispatched_offset", offset)
+	}
+}
+
 // failed gives up what waits, and notes why.
 func (d *dispatcher) failed(err error) error {
 	d.log.queues.drop()

@@ -60,7 +60,8 @@ func (l *Log) publishEpochs(list []Epoch) {
 // of a message, because it waits for the disk several times.
 //
 // An epoch whose start lies beyond what a power cut leaves of the log goes with
-// those bytes: who wants to find it again flushes first.
+// those bytes: whoever may not give its number to another one notes it elsewhere
+// before, or flushes first.
 //
 // *EpochError: its number is not above the last one's, or its start is below
 // the last one's or above EndOffset. It may be below MinOffset, on a replica

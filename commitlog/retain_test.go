@@ -45,6 +45,21 @@ func retain(t *testing.T, l *Log) int64 {
 	return l.MinOffset() / l.SegmentBytes()
 }
 
+// awaitSegments waits until so many segments are left: the last of them is the next,
+// as soon as it is made.
+func awaitSegments(t *testing.T, disk *Twin, l *Log, n int) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
+		names, err := disk.ReadDir(l.dir)
+		if err == nil && len(names) == n {
+			return
+		}
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("%v, %v", names, err)
+		}
+	}
+}
+
 // The age of a segment is that of its last record: records are stored at hour
 // 0, 1 | 2, 3 | …
 func TestSegmentsGoByTheAgeOfTheirLastRecord(t *testing.T) {
@@ -57,16 +72,7 @@ func TestSegmentsGoByTheAgeOfTheirLastRecord(t *testing.T) {
 			t.Errorf("at hour %d segment %d is the first, want %d", c.hour, got, c.first)
 		}
 	}
-	// What is left is the last and, as soon as it is made, the next.
-	for deadline := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
-		names, err := disk.ReadDir(l.dir)
-		if err == nil && len(names) == 2 {
-			break
-		}
-		if err != nil || time.Now().After(deadline) {
-			t.Fatalf("%v, %v", names, err)
-		}
-	}
+	awaitSegments(t, disk, l, 2)
 	checkRecords(t, l, 2)
 	if first, end, _ := l.QueueBounds(QueueID{"topic", 0}); first != 18 || end != 20 {
 		t.Errorf("the queue holds [%d, %d), want [18, 20)", first, end)
@@ -83,6 +89,7 @@ func TestRetentionKeepsWhatAReplicaNeedsUpToALimit(t *testing.T) {
 	if got := retain(t, l); got != 3 {
 		t.Errorf("segment %d is the first, a replica needs 3", got)
 	}
+	awaitSegments(t, disk, l, 8)
 	used, _, _ := disk.Usage("")
 	disk.SetCapacity(used * 100 / 87)
 	if got := retain(t, l); got != 3 {

@@ -25,8 +25,8 @@ type Completions struct {
 	finished *transfer.Completions[*Future]
 	pulled   []*Future // Pull's own
 
-	// Futures that were pulled, for the next puts, at most as many as there are
-	// places. Puts and Pull are on different cores, where a sync.Pool has to take
+	// Futures that were pulled, for the next puts: as many as were ever under way
+	// at once. Puts and Pull are on different cores, where a sync.Pool has to take
 	// one future at a time from the other's; Pull brings all of a batch at once.
 	spare struct {
 		sync.Mutex

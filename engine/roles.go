@@ -58,15 +58,16 @@ type PromoteOptions struct {
 }
 
 // Promote makes a slave a master: it leaves its master, cuts a record that it
-// has not got whole, and begins an epoch, durably, before it takes the first
-// put. The caller sees to it that the old master takes no more puts, or lets go
+// has not got whole, makes what it holds durable, and begins an epoch before it
+// takes the first put. The caller sees to it that the old master takes no more puts, or lets go
 // of what they wrote: it does when it follows this node.
 //
 // A master with NewEpoch or a higher Epoch begins another epoch; puts wait
 // meanwhile. With Options.Leased it then waits for that epoch's lease; see Renew.
 // The error is ErrMaster, ErrEpochPast, ErrDiffers, ErrNoLease (its own epoch, whose lease has
 // ended), ErrClosed, ErrOptions, or the log's; the role is as it was then, but
-// that a slave has left its master and dials it again.
+// that a slave has left its master and dials it again. The epoch's number may be
+// used up: a disk that failed may have noted it.
 //
 // RocketMQ: AutoSwitchHAService.changeToMaster.
 func (e *Engine) Promote(ctx context.Context, o PromoteOptions) (RoleChange, error) {
@@ -99,6 +100,11 @@ func (e *Engine) Promote(ctx context.Context, o PromoteOptions) (RoleChange, err
 		if change.Cut, err = e.log.TakeOver(); err == nil {
 			e.loadTerms()
 			e.rings.restart()
+			// Puts of the old master's that it acknowledged may be on its disk and
+			// in this node's memory alone, and it will cut what this log does not have.
+			err = e.log.Flush()
+		}
+		if err == nil {
 			err = e.beginEpoch(o.Epoch)
 		}
 		if err == nil {
@@ -281,8 +287,9 @@ func (e *Engine) startEpoch() error {
 	return e.beginEpoch(0)
 }
 
-// beginEpoch begins a term of this node's at the log's end, durably: of a given
-// number above the last one's, or the one after the last.
+// beginEpoch begins a term of this node's at the log's end: of a given number above
+// the last one's, or the one after the last. Number and id are durable then, as a
+// term that is over after a power cut if that takes bytes before its start.
 func (e *Engine) beginEpoch(number int32) error {
 	last := e.highestEpoch()
 	if number == 0 {

@@ -324,3 +324,22 @@ func TestNoPowerCutGivesAnEpochsNumberAgain(t *testing.T) {
 		t.Error("no power cut took anything from the log, which shows nothing")
 	}
 }
+
+// What the old master acknowledged may be on its disk alone, and it will cut what the
+// new one does not have: a promoted slave has what it holds on its own disk.
+func TestWhatAPromotedSlaveHoldsIsOnItsDisk(t *testing.T) {
+	m := openMaster(t, Options{})
+	disk := commitlog.NewTwin(1)
+	must(t, disk.MkdirAll("/s"))
+	o := Options{Store: "/s", Disk: disk, FlushInterval: time.Hour}
+	s := openSlave(t, m, o)
+	puts(t, m, 50)
+	follow(t, m, s)
+	change, err := s.Promote(context20(t), PromoteOptions{Role: AsyncMaster})
+	must(t, err)
+	o.Disk = disk.Clone(2)
+	o.Disk.(*commitlog.Twin).Crash()
+	if again := open(t, o); again.log.EndOffset() < change.EndOffset {
+		t.Errorf("after a power cut its log ends at %d, it was promoted at %d", again.log.EndOffset(), change.EndOffset)
+	}
+}

@@ -15,11 +15,13 @@ const maxVectors = 64
 // those of x/sys because these allocate nothing, and because sendmsg raises
 // no SIGPIPE in the program that embeds this. Loop-confined.
 //
-// What cannot block (sockets here never do) is called without a word to Go's
+// Calls of sockets, which never block here, are made without a word to Go's
 // scheduler, as RawSyscall does. The first system call that it hears of after all
 // processors were idle wakes the runtime's monitor, which then looks every 20 µs
 // whether to take the processor away from who is in the kernel, and takes up to a
-// tenth of a core. What may read a file, sendfile, is told.
+// tenth of a core. A page of a mapping that is not in memory is waited for with the
+// processor in hand, as it is by whoever copies from or to it. Sendfile, which is
+// for what may have to be read from a disk, is told.
 type vectors struct {
 	iov    [maxVectors]unix.Iovec
 	msg    unix.Msghdr

@@ -51,6 +51,9 @@ func (s *Sends) stored(w *pendingSend, r engine.PutResult, err error) {
 		a.Remark = err.Error()
 	}
 	w.r.replyWith(&a.Command)
+	if cap(a.fields) > framesKept { // the ids of a large batch
+		a.fields = nil
+	}
 	w.r.done()
 }
 

@@ -24,8 +24,7 @@ type served struct {
 }
 
 // costs is what a request counts until it is answered, no less than its memory:
-// the body may be kept, the header's text is, and what is escaped in it once more,
-// and fields that have no room in it have a list of their own.
+// the body may be kept, the header's text is, and fields that have no room in it have a list of their own.
 func (s *served) costs(frame []byte) int {
 	n := requestCost + len(frame) + int(binary.BigEndian.Uint32(frame[4:])&0xFFFFFF)
 	if c := cap(s.Ext); c > len(s.room) {
@@ -34,7 +33,8 @@ func (s *served) costs(frame []byte) int {
 	return n
 }
 
-// servedKept is how many a loop keeps to use again.
+// servedKept is how many that were given back a loop keeps, beside as many that it is
+// going to use next.
 const servedKept = 1024
 
 // leave is called by the loop and by who answered the request.

@@ -17,7 +17,8 @@ func newBenchFlush() *cobra.Command {
 	return newBenchVerbWith(bench{
 		"flush", "Puts that wait for the disk",
 		"SYNC_FLUSH without a slave. One fdatasync serves all that wait when it begins, so a put waits for two at most:\n" +
-			"the limit is half of the producers for each fdatasync of as many bytes, written through a map as the log's are.",
+			"the limit is half of the producers for each fdatasync of as many bytes, written through a map where nothing was written\n" +
+			"before, as the log's are.",
 		benchFlush,
 	}, map[string]string{"producers": "64"})
 }
@@ -66,9 +67,9 @@ func benchFlush(ctx context.Context, o benchOptions) ([]benchResult, error) {
 // durable, again and again, at places that were not written before: a file that was
 // takes two thirds of the time.
 func (o benchOptions) syncs(ctx context.Context, bodies int, d time.Duration) (round, error) {
-	const room = 1 << 30
+	room := max(int(o.bytes), 64<<20)
 	path := filepath.Join(o.dir, "synced")
-	f, err := allocate(path, room)
+	f, err := allocate(path, int64(room))
 	if err != nil {
 		return round{}, err
 	}

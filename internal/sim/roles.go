@@ -43,25 +43,25 @@ func (n *Node) startEpoch() error {
 	return n.beginEpoch()
 }
 
-// beginEpoch begins a term of this node's at the log's end, durably. The number
+// beginEpoch begins a term of this node's at the log's end. The number
 // is its own last one's successor: two masters may take the same.
 func (n *Node) beginEpoch() error {
 	last := n.highestEpoch()
 	if last == math.MaxInt32 {
 		return errors.New("there is no epoch after the last one")
 	}
-	if err := n.log.Flush(); err != nil {
+	next := commitlog.Epoch{Number: last + 1, ID: n.world.random.Uint64() | 1, Start: n.log.EndOffset()}
+	if err := n.noteEpoch(next.Number); err != nil {
 		return err
 	}
-	next := commitlog.Epoch{Number: last + 1, ID: n.world.random.Uint64() | 1, Start: n.log.EndOffset()}
+	if err := n.noteTerm(termName(next.ID)); err != nil {
+		return err
+	}
 	if err := n.addEpoch(next); err != nil {
 		return err
 	}
 	n.world.trace("%s begins epoch %d at %d", n.name, next.Number, next.Start)
-	if err := n.noteEpoch(next.Number); err != nil {
-		return err
-	}
-	return n.noteTerm(termName(next.ID))
+	return nil
 }
 
 // highestEpoch is the last epoch that the node has heard of.
@@ -101,6 +101,9 @@ func (n *Node) promote() error {
 	if err == nil {
 		n.loadTerms()
 		n.rings.restart()
+		err = n.log.Flush()
+	}
+	if err == nil {
 		err = n.beginEpoch()
 	}
 	if err != nil {

@@ -16,7 +16,7 @@ func (a *adviser) processors() {
 	one := c.Cores() <= 1
 	switch {
 	case c.GOMAXPROCS == 1:
-		a.add(Environment, Keep, "GOMAXPROCS", "1", "", tuneDoc, "woken producers run on the loop's own core; where clients are served, serve takes one more, unless the environment says how many")
+		a.add(Environment, Keep, "GOMAXPROCS", "1", "", tuneDoc, "woken producers run on the loop's own core; where clients are served, serve takes one more for each of their loops, unless the environment says how many")
 	case one:
 		why := "with one busy producer a woken goroutine then runs on the loop's own core, which took less than half the time in a bare loop"
 		if c.Quota != nil {
@@ -24,7 +24,7 @@ func (a *adviser) processors() {
 		}
 		a.add(Environment, Try, "GOMAXPROCS", fmt.Sprint(c.GOMAXPROCS), "1", tuneDoc, "%s", why).Command = "haengine bench sync --producers 1; GOMAXPROCS=1 haengine bench sync --producers 1 (and with --producers 64)"
 	default:
-		a.add(Environment, Keep, "GOMAXPROCS", fmt.Sprint(c.GOMAXPROCS), "", tuneDoc, "as many as the cores that may be used, and one more on a node that serves clients, which serve takes by itself")
+		a.add(Environment, Keep, "GOMAXPROCS", fmt.Sprint(c.GOMAXPROCS), "", tuneDoc, "as many as the cores that may be used, and one more for each loop of clients on a node that serves them, which serve takes by itself")
 	}
 }
 

@@ -67,11 +67,11 @@ func (a *adviser) firstTouch() *FirstTouch {
 }
 
 func (a *adviser) locking() {
-	reason := "its effect was not measured; the log's newest pages stay in memory by themselves unless something else takes it all"
+	reason := "it told no difference on a machine with memory to spare; the log's newest pages stay in memory by themselves unless something else takes it all"
 	if n := a.m.Limits.LockedMemory; n != nil && *n >= 0 && *n < 2*segmentDefault {
 		reason += fmt.Sprintf(". It would be refused for all but small segments: two may be locked at once, and RLIMIT_MEMLOCK is %s (LimitMEMLOCK=infinity in a systemd unit, ulimit -l in a shell)", size(*n))
 	}
-	a.keep("mlock", "false", notShown, "%s", reason)
+	a.keep("mlock", "false", tuningDoc, "%s", reason)
 	a.keep("ring-size", "65536", tuningDoc, "a limit of how many puts may wait, not of speed")
 }
 
