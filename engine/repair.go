@@ -135,11 +135,11 @@ func (p *RepairPoint) check(l *commitlog.Log) error {
 	case p.Comparison.From == p.Comparison.To && low < end:
 		return fmt.Errorf("%w: it holds offsets %d to %d, the store %d to %d, which have nothing in common; see haengine reseed", ErrNotToFollow, node.MinOffset, node.MaxOffset, low, end)
 	case mine.Number > theirs.Number:
-		return fmt.Errorf("%w: it is in epoch %d, the store's last is %d: it is an older master", ErrNotToFollow, theirs.Number, mine.Number)
+		return fmt.Errorf("%w: it is in epoch %d, the store's last is %d: it is an older master; if it is the one to follow all the same, have it begin epochs above %d first: haengine promote --new-epoch", ErrNotToFollow, theirs.Number, mine.Number, mine.Number)
 	case p.At >= 0 && p.At < node.MinOffset:
 		return fmt.Errorf("%w: the store's log is to be cut at offset %d, and it holds %d to %d only; see haengine reseed", ErrNotToFollow, p.At, node.MinOffset, node.MaxOffset)
 	case node.MaxOffset < end && theirs.Number == mine.Number:
-		return fmt.Errorf("%w: its log ends at %d, the store's at %d, and it is in no newer epoch: what it does not have would be given up; start the store as the master, or cut it with --truncate-at", ErrNotToFollow, node.MaxOffset, end)
+		return fmt.Errorf("%w: its log ends at %d, the store's at %d, and it is in no newer epoch: what it does not have would be given up; start the store as the master; if the node is the one to follow all the same, have it begin one (haengine promote --new-epoch), or cut the store with --truncate-at", ErrNotToFollow, node.MaxOffset, end)
 	}
 	return nil
 }

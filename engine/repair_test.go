@@ -65,7 +65,7 @@ func TestAStoreIsNotCutForWhoeverIsBehind(t *testing.T) {
 	}
 	puts(t, m, 5)
 	shut(t, m)
-	refused("in the same epoch", a, "no newer epoch")
+	refused("in the same epoch", a, "promote --new-epoch")
 	refused("the store's own node", b, "own replica id")
 	m = openMaster(t, Options{Store: a})
 	if _, err := m.Promote(context20(t), PromoteOptions{Role: AsyncMaster, NewEpoch: true}); err != nil {

@@ -23,7 +23,9 @@ func (r remedy) of(s engine.Status) string {
 	}
 	repair := fmt.Sprintf("haengine repair --store %s --from %s%s", shellWord(r.store), shellWord(master), secretArgs(r.secretFile))
 	reseed := fmt.Sprintf("haengine reseed --store %s --from %s%s", shellWord(r.store), shellWord(master), secretArgs(r.secretFile))
+	newer := "; if that says that the master is an older one, or in no newer epoch: have it begin one that is above this node's, with haengine promote --new-epoch --role ROLE, its own"
 	if s.Master != nil && s.Master.Mode == "plain" { // which gives no checksums
+		newer = ""
 		repair, reseed = "move the store aside and start it empty", "move the store aside and start it empty"
 		if at := s.Trouble.Offset; at != nil {
 			repair = fmt.Sprintf("haengine repair --store %s --truncate-at %d", shellWord(r.store), *at)
@@ -45,11 +47,11 @@ func (r remedy) of(s engine.Status) string {
 		}
 		return "promote a replica, stop this node, then, with that replica's address: " + repair
 	case "diverged":
-		return "stop this node, then: " + repair
+		return "stop this node, then: " + repair + newer
 	case "range":
 		return "stop this node, then, to begin with what its master still has: " + reseed
 	case "behind":
-		return "if this node's log is the one to keep: " + promote + "; if the master's is: stop this node, then: " + repair
+		return "if this node's log is the one to keep: " + promote + "; if the master's is: stop this node, then: " + repair + newer
 	case "cluster":
 		return "give this node a master of its own cluster, or, if it is a copy that has its master's replica id, another --replica-id; to leave its cluster: stop it, remove haengine.identity from its store, then: " + reseed
 	case "segments":

@@ -11,7 +11,7 @@ func TestRemedy(t *testing.T) {
 	slave := &engine.MasterStatus{Address: "m:10912"}
 	repair := "haengine repair --store '/var/lib/my store' --from m:10912"
 	for cause, want := range map[string]string{
-		"diverged": repair, "behind": "haengine promote --admin 127.0.0.1:1;", "damaged": repair,
+		"diverged": repair + "; if that says that the master is an older one", "behind": "haengine promote --admin 127.0.0.1:1;", "damaged": repair,
 		"range": "haengine reseed --store '/var/lib/my store' --from m:10912", "replaced": "--replica-id", "refused": "master's log",
 	} {
 		s := engine.Status{Role: engine.Slave, Master: slave, MaxOffset: 1, Trouble: &engine.Trouble{Cause: cause}}
@@ -23,6 +23,10 @@ func TestRemedy(t *testing.T) {
 	plain := engine.Status{Master: &engine.MasterStatus{Address: "m:10912", Mode: "plain"}, MaxOffset: 1, Trouble: &engine.Trouble{Cause: "damaged", Offset: &at}}
 	if got := (remedy{store: "s"}).of(plain); !strings.HasSuffix(got, "haengine repair --store s --truncate-at 4096") {
 		t.Errorf("a slave of RocketMQ's: %q", got)
+	}
+	plain.Trouble.Cause = "diverged"
+	if got := (remedy{store: "s"}).of(plain); strings.Contains(got, "--new-epoch") {
+		t.Errorf("a slave of RocketMQ's is told what its master cannot do: %q", got)
 	}
 	for secretFile, want := range map[string]string{"": "--ha-secret-file FILE", "/etc/s": "one and the same secret"} {
 		s := engine.Status{Role: engine.Slave, Master: slave, Trouble: &engine.Trouble{Cause: "auth"}}

@@ -44,7 +44,7 @@ func newPromote() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&address, "admin", defaultAdminListen, "the node's admin address")
 	cmd.Flags().StringVar(&role, "role", engine.AsyncMaster.String(), "ASYNC_MASTER or SYNC_MASTER")
-	cmd.Flags().BoolVar(&newEpoch, "new-epoch", false, "let a master begin another epoch")
+	cmd.Flags().BoolVar(&newEpoch, "new-epoch", false, "let a master begin another epoch, above those of an old one that wrote with nobody following")
 	cmd.Flags().BoolVar(&force, "force", false, "promote a slave whose log is known to differ from its master's, too")
 	addJSONFlag(cmd, &asJSON)
 	return cmd
