@@ -75,6 +75,7 @@ final class Pushing {
         Place.until(() -> heard.numbers().size() == 40);
         Map<String, Object> result = Output.map("alone_has_all", alone, "joined_in_15_s", joined, "messages", heard.count(), "distinct", heard.numbers().size(),
             "first", heard.of("first").size(), "second", heard.of("second").size());
+        Place.until(() -> done(first, place.topic) + done(second, place.topic) == 40);
         second.shutdown();
         boolean left = Place.within(15, () -> queues(first, place.topic) == 4);
         heard.forget();
