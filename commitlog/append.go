@@ -234,6 +234,7 @@ func (l *Log) fillLocked() error {
 	a := &l.append
 	var header [fillerHeaderBytes]byte
 	AppendFiller(header[:0], int(a.tail.end()-a.end))
+	l.window.skip(a.tail.end())
 	if err := a.file.write(a.end-a.tail.base, header[:]); err != nil {
 		return err
 	}
@@ -274,6 +275,7 @@ func (l *Log) putLocked(e *Encoded, s Sequencer, now time.Time) (Appended, error
 		}
 		patchRecord(e.buf.B[at:], queueOffset, a.end+int64(at), result.StoreTimestamp)
 	}
+	l.window.claim(result.EndOffset)
 	if err := a.file.write(a.end-a.tail.base, e.buf.B); err != nil {
 		return Appended{}, err
 	}

@@ -407,6 +407,18 @@ func (f *osFile) Populate(off, n int64) error {
 	})
 }
 
+func (f *osFile) Forget(off, n int64) error {
+	page := int64(os.Getpagesize())
+	from := (off + page - 1) &^ (page - 1)
+	to := min(off+n, int64(len(f.mapped))) &^ (page - 1)
+	if to <= from {
+		return nil
+	}
+	return retryPath("forget", f.path, func() error {
+		return unix.Madvise(f.mapped[from:to], unix.MADV_DONTNEED)
+	})
+}
+
 func (f *osFile) Pin() error {
 	if len(f.mapped) == 0 {
 		return nil

@@ -217,6 +217,7 @@ func (f *twinFile) Map(n int64, _ bool) ([]byte, error) {
 
 func (f *twinFile) Unmap() error                { return nil }
 func (f *twinFile) Populate(int64, int64) error { return nil }
+func (f *twinFile) Forget(int64, int64) error   { return nil }
 func (f *twinFile) Pin() error                  { return nil }
 func (f *twinFile) Unpin() error                { return nil }
 func (f *twinFile) Fd() int                     { return -1 }

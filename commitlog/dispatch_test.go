@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -155,7 +156,7 @@ func TestRecordsAreQueuedByRocketMQsRules(t *testing.T) {
 func publish(t *testing.T, l *Log, b []byte, piece int) error {
 	t.Helper()
 	for len(b) > 0 {
-		room, err := l.Reserve()
+		room, err := l.Reserve(math.MaxInt32)
 		if errors.Is(err, ErrSegmentPending) {
 			continue
 		}

@@ -216,6 +216,9 @@ func (f *flusher) pass() bool {
 	return true
 }
 
+// forgetBytes is from how many bytes on a sync unmaps them first.
+const forgetBytes = 1 << 20
+
 // sync makes [from, to) of a segment durable. Bytes that a recovery found are
 // written again first: if the process before us saw an fsync fail, they may be
 // clean in memory and yet not on the disk.
@@ -228,6 +231,9 @@ func (f *flusher) sync(s *segment, from, to int64) error {
 	file, err := s.use()
 	if err != nil {
 		return err
+	}
+	if to-from >= forgetBytes {
+		_ = file.file.Forget(from-s.base, to-from) // pinned pages stay
 	}
 	began := f.log.opts.Monotonic()
 	if err := file.file.Sync(); err != nil {

@@ -7,7 +7,7 @@ type Worker uint8
 // The workers, in no order.
 const (
 	RollerWorker   Worker = iota // makes the next segment
-	WindowWorker                 // makes pages ahead of the end present
+	WindowWorker                 // makes pages ahead of the end ready
 	FlushWorker                  // makes durable what was asked for
 	IntervalWorker               // makes durable what is due; once every Options.FlushInterval
 	DispatchWorker               // checks records and puts them into their queues
@@ -36,7 +36,7 @@ func (l *Log) Work(w Worker) {
 		}
 	case WindowWorker:
 		if taken(l.window.kick) {
-			l.window.populate()
+			l.window.fill()
 		}
 	case FlushWorker:
 		if taken(l.flusher.kick) {

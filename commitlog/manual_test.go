@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"math"
 	"runtime"
 	"testing"
 	"time"
@@ -66,11 +67,11 @@ func TestManualReplicaGetsItsSegmentFromWork(t *testing.T) {
 	ready := 0
 	o.Manual, o.OnSegmentReady = true, func() { ready++ }
 	l := mustOpen(t, o)
-	if _, err := l.Reserve(); err != ErrSegmentPending || ready != 0 {
+	if _, err := l.Reserve(math.MaxInt32); err != ErrSegmentPending || ready != 0 {
 		t.Fatalf("%v, told %d times", err, ready)
 	}
 	l.Work(RollerWorker)
-	room, err := l.Reserve()
+	room, err := l.Reserve(math.MaxInt32)
 	if err != nil || int64(len(room)) != o.SegmentBytes || ready != 1 {
 		t.Errorf("%d bytes, %v, told %d times", len(room), err, ready)
 	}

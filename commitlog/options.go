@@ -32,7 +32,7 @@ type Options struct {
 	FlushPages    int           // 4: an interval with fewer dirty 4 KiB pages is left out (flushCommitLogLeastPages)
 
 	Preallocate   bool  // reserve a segment's bytes on the disk when it is made
-	PopulateBytes int64 // window ahead of the end whose pages are made present; 0: none
+	PopulateBytes int64 // window ahead of the end whose pages are there and mapped; 0: none
 	Mlock         bool  // keep the open segment's touched pages in memory
 
 	Retention      time.Duration // age of a segment's last record after which it goes; 0: keep all

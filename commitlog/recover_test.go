@@ -413,7 +413,7 @@ func TestBadBytesBelowTheFlushedOffsetAreDamage(t *testing.T) {
 		t.Errorf("append: %v", err)
 	}
 	e.Release()
-	if _, err := l.Reserve(); !errors.Is(err, ErrReadOnly) {
+	if _, err := l.Reserve(1); !errors.Is(err, ErrReadOnly) {
 		t.Errorf("reserve: %v", err)
 	}
 	if _, err := l.Read(all[0].Offset); err != nil {

@@ -43,6 +43,7 @@ func (l *Log) StartAt(base int64) error {
 	l.flushed.Store(base)
 	l.flusher.border.Store(base)
 	l.dispatcher.restart(base)
+	l.window.cut(base)
 	l.roller.expect(base)
 	return nil
 }
@@ -92,35 +93,73 @@ func (l *Log) AdoptSegmentBytes(n int64) error {
 	return nil
 }
 
-// Reserve gives the writable bytes of the open segment behind the end, at least
-// one and at most to the segment's end, for a reader to fill from a socket.
+// Reserve gives writable bytes of the open segment behind the end, at least one
+// and at most n or to the segment's end, for a reader to fill from a socket.
 // They become part of the log by Publish, and must be given back as zeros by
 // Discard if they do not. The slice is mapped memory: the kernel may write it,
 // our own code must not touch it. It is valid until the next call of Reserve,
-// Truncate or Close. One goroutine, the same that publishes and discards; a log
-// that is filled so is not appended to.
+// Truncate or Close; a further call may give more, the same bytes first. One
+// goroutine, the same that publishes and discards; a log that is filled so is not
+// appended to.
 //
 // [ErrSegmentPending]: the next segment is being made; call again when
 // Options.OnSegmentReady was called. [ErrSegmentUnavailable]: it could not be
 // made; the next call tries again.
 //
 // RocketMQ CommitLog.appendData, without its buffer.
-func (l *Log) Reserve() ([]byte, error) {
+func (l *Log) Reserve(n int64) ([]byte, error) {
 	l.append.Lock()
 	defer l.append.Unlock()
-	if err := l.Writable(); err != nil {
+	to, err := l.reserveLocked(n)
+	if err != nil {
 		return nil, err
+	}
+	a := &l.append
+	l.window.rest(false)
+	l.window.claim(to)
+	return a.file.data[a.end-a.tail.base : to-a.tail.base], nil
+}
+
+// ReserveFile is Reserve for bytes that are written through a file, as splice(2)
+// does: its descriptor, the position of the first of them, and how many there is
+// room for. That is the fastest way for many bytes at a time: the kernel makes
+// their pages as it writes them, and maps none. The descriptor is -1 if the disk has none.
+func (l *Log) ReserveFile(n int64) (fd int, at, room int64, err error) {
+	l.append.Lock()
+	defer l.append.Unlock()
+	to, err := l.reserveLocked(n)
+	if err != nil {
+		return -1, 0, 0, err
+	}
+	a := &l.append
+	fd = a.file.file.Fd()
+	if fd < 0 {
+		return -1, 0, 0, nil
+	}
+	// A file that somebody has cut is not to grow again: that would hide it.
+	if err := a.tail.checkSize(a.file.file); err != nil {
+		return -1, 0, 0, l.faulted(err)
+	}
+	l.window.rest(true)
+	l.window.skip(to)
+	return fd, a.end - a.tail.base, to - a.end, nil
+}
+
+// reserveLocked gives the end of up to n bytes that may be reserved.
+func (l *Log) reserveLocked(n int64) (to int64, err error) {
+	if err := l.Writable(); err != nil {
+		return 0, err
 	}
 	l.replica.Store(true)
 	a := &l.append
 	if a.tail == nil || a.end == a.tail.end() {
 		next, err := l.roller.takeForReserve(a.end)
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
 		l.rollLocked(next)
 	}
-	return a.file.data[a.end-a.tail.base:], nil
+	return min(a.end+n, a.tail.end()), nil
 }
 
 // Publish makes the first n reserved bytes part of the log. What they are is
@@ -148,6 +187,7 @@ func (l *Log) publish(n int) (end int64, err error) {
 		return 0, fmt.Errorf("publish %d bytes at offset %d: %w: not reserved", n, a.end, ErrOutOfRange)
 	}
 	a.end += int64(n)
+	invariant.Check(a.end <= l.window.ready.Load(), "bytes were received where the window may write")
 	l.end.Store(a.end)
 	return a.end, nil
 }

@@ -3,6 +3,7 @@ package commitlog
 import (
 	"bytes"
 	"errors"
+	"math"
 	"slices"
 	"syscall"
 	"testing"
@@ -10,10 +11,12 @@ import (
 )
 
 // mustReserve waits for the reserved bytes.
-func mustReserve(t testing.TB, l *Log) []byte {
+func mustReserve(t testing.TB, l *Log) []byte { return mustReserveUpTo(t, l, math.MaxInt32) }
+
+func mustReserveUpTo(t testing.TB, l *Log, n int64) []byte {
 	t.Helper()
 	for {
-		room, err := l.Reserve()
+		room, err := l.Reserve(n)
 		if err == nil {
 			return room
 		}
@@ -38,8 +41,7 @@ func awaitDispatch(t testing.TB, l *Log) {
 func replicate(t testing.TB, from, to *Log, end int64, piece int) {
 	t.Helper()
 	for to.EndOffset() < end {
-		room := mustReserve(t, to)
-		room = room[:min(len(room), piece, int(end-to.EndOffset()))]
+		room := mustReserveUpTo(t, to, min(int64(piece), end-to.EndOffset()))
 		if _, err := from.ReadAt(room, to.EndOffset()); err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +165,7 @@ func TestReserveOnAFullDiskIsRefusedAndGoesOn(t *testing.T) {
 	disk.Fail("create", &TwinFault{Err: syscall.ENOSPC, Path: segmentsDirectory})
 	var errs []error
 	for range 4 {
-		_, err := l.Reserve()
+		_, err := l.Reserve(math.MaxInt32)
 		errs = append(errs, err)
 		if errors.Is(err, ErrSegmentPending) {
 			<-ready
@@ -176,7 +178,7 @@ func TestReserveOnAFullDiskIsRefusedAndGoesOn(t *testing.T) {
 	}
 	disk.Fail("create", nil)
 	for {
-		_, err := l.Reserve()
+		_, err := l.Reserve(math.MaxInt32)
 		if err == nil {
 			break
 		}

@@ -128,7 +128,7 @@ func (l *Log) cutLocked(to, end int64) error {
 	whole := l.Epochs()
 	l.publishEpochs(cutEpochs(whole, to))
 	l.flushed.Store(min(l.flushed.Load(), to))
-	l.window.cut(to)
+	l.window.hold()
 	l.flusher.rewriteTo = min(l.flusher.rewriteTo, to)
 	l.flusher.border.Store(min(l.flusher.border.Load(), to))
 	if err := l.cutFiles(files, to); err != nil {
@@ -137,7 +137,7 @@ func (l *Log) cutLocked(to, end int64) error {
 	if err := l.replaceList(old, files, to); err != nil {
 		return err
 	}
-	l.window.cut(to) // of the new file no page is present
+	l.window.cut(to)
 	l.dispatcher.restart(min(l.dispatcher.Offset(), to))
 	if err := l.queues.truncate(to); err != nil {
 		return err

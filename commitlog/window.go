@@ -3,37 +3,57 @@ package commitlog
 import (
 	"math"
 	"runtime"
+	"sync"
 	"sync/atomic"
 )
 
-// window keeps the pages of a few MiB ahead of the end present and writable, on
-// a goroutine of its own, so that appends and receives do not fault. Never a
-// whole segment: populated pages are dirty, and the next fdatasync writes them.
+// window keeps a few MiB ahead of the end ready to be written: zeros are written
+// there through the file, and their pages are mapped, on a goroutine of its own,
+// so that appends and receives do not fault. A write makes large folios of the
+// size asked for, where a fault reads ahead as much as the device is set to, and
+// whoever faulted waits for all of it. Never a whole segment: these pages are
+// dirty, and the next fdatasync writes them.
+//
+// Invariant: nobody writes at or behind ready; whoever wants to, claims before.
+// So zeros never meet a record, and what is there is zero as it was.
 //
 // Not on the roller's goroutine: that one waits for the disk while it makes a
 // segment, and the log goes through a window meanwhile.
 type window struct {
 	log     *Log
 	bytes   int64         // Options.PopulateBytes
-	to      atomic.Int64  // pages below are present
-	washed  atomic.Bool   // they were written to the disk; see synced
+	step    int64         // windowStep, or less in a smaller window
+	mu      sync.Mutex    // held while ready is moved; taken inside the append section
+	ready   atomic.Int64  // bytes below may be written to; stored under mu
+	washed  atomic.Bool   // its pages were written to the disk; see synced
 	starved atomic.Bool   // the next segment is not there yet
-	helped  atomic.Bool   // a caller of grown is at work
+	idle    atomic.Bool   // bytes are written through the file, for which no page is made ready
 	kick    chan struct{} // capacity 1
 	quit    chan struct{}
 	done    chan struct{}
 }
 
+const (
+	// windowStep is how much is made ready at a time, and the size of the folios
+	// that the kernel makes of it: larger ones cost less, but the kernel also
+	// writes a folio as a whole when a byte of it is synced.
+	windowStep = 64 << 10
+
+	// windowOff is up to where all is ready in a window that has nothing to do.
+	windowOff = math.MaxInt64 / 2
+)
+
+var windowZeros [windowStep]byte
+
 func newWindow(l *Log) *window {
 	w := &window{log: l, bytes: l.opts.PopulateBytes, kick: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
-	if w.bytes == 0 {
-		w.to.Store(math.MaxInt64 / 2) // no append ever wakes us
-	}
+	w.step = min(windowStep, w.bytes)
+	w.ready.Store(windowOff)
 	return w
 }
 
 func (w *window) start() {
-	w.wake()
+	w.cut(w.log.end.Load())
 	w.log.goes(w.run, w.done)
 }
 
@@ -49,24 +69,61 @@ func (w *window) run() {
 		case <-w.quit:
 			return
 		case <-w.kick:
-			w.populate()
+			w.fill()
 		}
 	}
 }
 
 // grown tells that the log ends at end now. Any goroutine, no allocation, free
 // while half of the window is left. If the goroutine gets no processor, the
-// caller makes the next pages present itself: many in one call cost less than a
-// fault for each.
+// caller makes the next step itself.
 func (w *window) grown(end int64) {
-	left := w.to.Load() - end
-	if left >= w.bytes/2 || w.starved.Load() {
+	left := w.ready.Load() - end
+	if left >= w.bytes/2 || w.starved.Load() || w.idle.Load() {
 		return
 	}
 	signal(w.kick)
-	if left < min(populateStep, w.bytes)/2 && w.helped.CompareAndSwap(false, true) {
-		w.step(end)
-		w.helped.Store(false)
+	if left < min(2*w.step, w.bytes/4) && w.mu.TryLock() {
+		w.stepLocked(end)
+		w.mu.Unlock()
+	}
+}
+
+// claim is called inside the append section, before bytes below to are written.
+// Free if they are ready, as nearly always.
+func (w *window) claim(to int64) {
+	if to <= w.ready.Load() {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.ready.Load() < to && w.stepLocked(to) {
+		continue
+	}
+	w.skipLocked(to)
+}
+
+// skip is claim for bytes whose pages are not made ready: few of them, or written
+// through the file.
+func (w *window) skip(to int64) {
+	if to <= w.ready.Load() {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.skipLocked(to)
+}
+
+func (w *window) skipLocked(to int64) {
+	w.ready.Store(max(to, w.ready.Load()))
+}
+
+// rest tells whether bytes are written through the file from here on, which wants
+// no pages ahead, or through the mapping.
+func (w *window) rest(on bool) {
+	if w.idle.Load() != on {
+		w.idle.Store(on)
+		signal(w.kick)
 	}
 }
 
@@ -81,84 +138,106 @@ func (w *window) wake() {
 // are made writable again only under a load that soon uses them, because that
 // makes them dirty again, too.
 func (w *window) synced(bytes int64) {
-	if w.bytes > 0 && bytes >= w.bytes/4 {
+	if w.bytes > 0 && bytes >= w.bytes/4 && !w.idle.Load() {
 		w.washed.Store(true)
 		signal(w.kick)
 	}
 }
 
-// cut tells that the log was truncated, or that a segment was replaced.
-func (w *window) cut(to int64) {
+// cut makes the window begin again, at the end of the log.
+func (w *window) cut(end int64) {
 	if w.bytes == 0 {
 		return
 	}
-	for old := w.to.Load(); to < old && !w.to.CompareAndSwap(old, to); old = w.to.Load() {
-		continue
-	}
+	w.mu.Lock()
+	w.ready.Store(end)
+	w.mu.Unlock()
 	w.wake()
 }
 
-// populateStep is how much is made present in one system call: the goroutine
-// holds a processor that long.
-const populateStep = 256 << 10
+// hold keeps the window from writing until cut, because what is behind the end is not free.
+func (w *window) hold() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ready.Store(windowOff)
+}
 
-func (w *window) populate() {
+// fill makes the whole window ready.
+func (w *window) fill() {
 	l := w.log
 	if w.washed.Swap(false) {
 		// Up to where the window was: appends go by that meanwhile.
+		const piece = 4 * windowStep
 		for at := l.end.Load(); ; runtime.Gosched() {
 			at = max(at, l.end.Load())
-			next := w.populateFrom(at, min(at+populateStep, w.to.Load()))
-			if next <= at {
+			to := min(at+piece, w.ready.Load())
+			s, to := w.segment(at, to)
+			if s == nil {
 				break
 			}
-			at = next
+			_ = s.opened.Load().file.Populate(at-s.base, to-at)
+			s.release()
+			at = to
 		}
 	}
-	for w.step(l.end.Load()) {
+	for w.advance() {
 		runtime.Gosched()
 	}
 }
 
-// step goes on by one step in the window ahead of end, if there is one to go.
-func (w *window) step(end int64) bool {
-	old := w.to.Load()
-	from := max(old, end)
-	to := min(from+populateStep, end+w.bytes)
-	if to <= from {
+func (w *window) advance() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.idle.Load() && w.stepLocked(w.log.end.Load())
+}
+
+// stepLocked makes one step if the window ahead of end has room for it. That it
+// fails, on an old kernel or a full disk, is left to whoever writes there, who
+// then faults and is guarded.
+func (w *window) stepLocked(end int64) bool {
+	from := w.ready.Load()
+	if w.bytes == 0 || from == windowOff {
 		return false
 	}
-	reached := w.populateFrom(from, to)
-	if reached <= from {
+	to := from - from%w.step + w.step
+	if to > end+w.bytes || w.log.failed.Load() != nil {
+		return false
+	}
+	s, to := w.segment(from, to)
+	if s == nil {
 		w.starved.Store(true) // until the roller has made the next segment
 		// It may have, and told us, before that.
-		if reached = w.populateFrom(from, to); reached <= from {
+		if s, to = w.segment(from, to); s == nil {
 			return false
 		}
 	}
+	defer s.release()
 	if w.starved.Load() {
 		w.starved.Store(false)
 	}
-	w.to.CompareAndSwap(old, reached) // somebody else may have been here
+	// A file that somebody has cut is not to grow again: that would hide it.
+	if f := s.opened.Load(); s.checkSize(f.file) == nil {
+		_, _ = f.file.WriteAt(windowZeros[:to-from], from-s.base)
+		_ = f.file.Populate(from-s.base, to-from)
+	}
+	w.ready.Store(to)
 	return true
 }
 
-// populateFrom makes pages from an offset present, up to the offset that it
-// returns: none if their segment is not there. That populating fails, on an old
-// kernel or a full disk, is left to the write, which then faults and is guarded.
-func (w *window) populateFrom(from, to int64) int64 {
+// segment acquires the segment that holds the byte at from, and shortens [from, to)
+// to what is in it; nil: it is not there.
+func (w *window) segment(from, to int64) (*segment, int64) {
 	next := w.log.roller.peek() // before the list, which it moves to
 	s := w.log.list.Load().last()
 	if s == nil || from >= s.end() {
 		s = next
 	}
-	if s == nil || s.base > from || s.end() <= from || to <= from || !s.acquire() {
-		return from
+	if s == nil || from < s.base || from >= s.end() || to <= from || !s.acquire() {
+		return nil, to
 	}
-	defer s.release()
-	to = min(to, s.end())
-	if f := s.opened.Load(); f != nil && f.writable {
-		_ = f.file.Populate(from-s.base, to-from)
+	if f := s.opened.Load(); f == nil || !f.writable {
+		s.release()
+		return nil, to
 	}
-	return to
+	return s, min(to, s.end())
 }

@@ -59,6 +59,8 @@ type slave struct {
 	own         []byte // our own bytes beside it
 	iov         [2][]byte
 	unpublished int  // body bytes received past the log's end
+	splices     bool // the body that is being received
+	readsOnly   bool // there is no splice here
 	paused      bool // the next segment is not there yet
 	preparing   bool // work off the loop goes on before the next byte is taken
 	working     bool // that work goes on, whatever became of the connection
@@ -289,7 +291,7 @@ func (s *slave) unreachable(err error) {
 
 func (s *slave) connected(c *reactor.Conn) {
 	now := s.loop.Now()
-	s.conn, s.paused, s.preparing, s.grown, s.out = c, false, false, false, nil
+	s.conn, s.paused, s.preparing, s.grown, s.splices, s.out = c, false, false, false, false, nil
 	s.armed = never
 	s.address = c.RemoteAddr().String()
 	s.follower.SetPeer(s.address, len(*s.e.terms.Load()) > 0)

@@ -28,7 +28,7 @@
 //   - Closed is called exactly once for each connection that got a Handler.
 //
 // What a handler must do: never block, limit its work in one call, close the
-// connection on an error that Readv, Writev or Sendfile returns, and leave
+// connection on an error that Readv, Splice, Writev or Sendfile returns, and leave
 // the loop's things to the loop. From other goroutines only Post, Wake, Now
 // (the function), Listen, Listener.Close and Group.Close may be called.
 //

@@ -19,6 +19,8 @@ var (
 	// ErrShortFile means Sendfile met the end of the file before the bytes
 	// asked for. It says nothing about the peer.
 	ErrShortFile = errors.New("file ends before the bytes to send")
+	// ErrUnsupported means the kernel has no such operation for this file.
+	ErrUnsupported = errors.New("not supported by the file system")
 	// ErrTimeout means a dial did not connect in time.
 	ErrTimeout = errors.New("timed out")
 	// ErrCanceled means a dial was given up by Dialing.Cancel.

@@ -29,27 +29,11 @@ func (c *Conn) Readv(bufs [][]byte) (int, error) {
 		return 0, ErrNoBytes
 	}
 	n, errno := v.read(c.fd, count)
-	switch {
-	case errno == 0 && n > 0:
+	if errno == 0 && n > 0 {
 		c.progress++
 		return n, nil
-	case errno == unix.EAGAIN:
-		c.progress++
-		return 0, ErrWouldBlock
-	case errno == unix.EFAULT:
-		return 0, &OpError{Op: "readv", Peer: c.peer, Kind: ErrFault, Err: errno}
-	case errno == unix.ENOMEM || errno == unix.ENOBUFS:
-		return 0, &OpError{Op: "readv", Peer: c.peer, Err: errno}
-	case c.writeErr != nil:
-		c.readErr = c.writeErr
-	case errno == 0:
-		c.progress++
-		c.readErr = io.EOF
-	default:
-		c.readErr = &OpError{Op: "readv", Peer: c.peer, Err: errno}
 	}
-	c.apply() // a level-triggered end of stream would come back each turn
-	return 0, c.readErr
+	return 0, c.readFailed("readv", errno)
 }
 
 // Writev writes once from the buffers, in order; the first 64 that are not
@@ -135,6 +119,29 @@ func (c *Conn) writeFailed(op string, errno unix.Errno) error {
 		return c.gone()
 	}
 	return &OpError{Op: op, Peer: c.peer, Err: errno}
+}
+
+// readFailed turns the error number of a read into what the caller gets; 0 is the
+// end of the stream.
+func (c *Conn) readFailed(op string, errno unix.Errno) error {
+	switch {
+	case errno == unix.EAGAIN:
+		c.progress++
+		return ErrWouldBlock
+	case errno == unix.EFAULT:
+		return &OpError{Op: op, Peer: c.peer, Kind: ErrFault, Err: errno}
+	case errno == unix.ENOMEM || errno == unix.ENOBUFS:
+		return &OpError{Op: op, Peer: c.peer, Err: errno}
+	case c.writeErr != nil:
+		c.readErr = c.writeErr
+	case errno == 0:
+		c.progress++
+		c.readErr = io.EOF
+	default:
+		c.readErr = &OpError{Op: op, Peer: c.peer, Err: errno}
+	}
+	c.apply() // a level-triggered end of stream would come back each turn
+	return c.readErr
 }
 
 // gone is what a write returns when the peer is known to be gone.

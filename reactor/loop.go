@@ -37,6 +37,7 @@ type Loop struct {
 	rest     rest
 	timers   timers
 	vectors  vectors
+	pipe     pipe
 	runs     []func() // posted, taken off the queue; swapped with it
 
 	done chan struct{} // closed when the goroutine has ended
@@ -194,6 +195,7 @@ func (l *Loop) release() {
 			_ = unix.Close(w.fd)
 		}
 	}
+	l.pipe.close()
 	_ = l.poller.close()
 }
 

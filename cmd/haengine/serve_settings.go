@@ -92,7 +92,7 @@ func (n *nodeSettings) defineTuning(s *settings) {
 	s.add("transfer-rate", "BYTES", "0", "bytes a second to each replica, whatever they are; 0: no limit", toBytes(&o.TransferRate, 0, math.MaxInt64))
 	s.add("catchup-rate", "BYTES", "0", "bytes a second to a replica that is more than 16MiB behind, until it has caught up; 0: --transfer-rate only", toBytes(&o.CatchUpRate, 0, math.MaxInt64))
 	s.add("preallocate", "bool", "true", "allocate segments when they are made", toBool(&n.preallocate))
-	s.add("populate", "BYTES", "4MiB", "page-table window kept ahead of the log's end; 0: none", toBytes(&n.populate, 0, 1<<30))
+	s.add("populate", "BYTES", "4MiB", "window ahead of the log's end whose pages are there and mapped; 0: none", toBytes(&n.populate, 0, 1<<30))
 	s.add("mlock", "bool", "false", "lock the open segment in memory", toBool(&o.Mlock))
 	s.add("flush-interval", "DURATION", "500ms", "between flushes with ASYNC_FLUSH", toDuration(&o.FlushInterval, time.Millisecond))
 	s.add("flush-pages", "N", "4", "pages that make a flush worth while", toInt(&o.FlushPages, 1, 1<<20))

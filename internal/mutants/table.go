@@ -14,6 +14,11 @@ var table = []Mutant{
 		Run: "TestStories", Seeds: 1,
 	},
 	{
+		Name: "appends do not tell the window ahead where they write",
+		File: "commitlog/append.go", Old: "l.window.claim(result.EndOffset)", New: "",
+		Run: "TestAnyOptionsAndFaults", Seeds: 5,
+	},
+	{
 		Name: "one kind's acknowledgement counts for the other",
 		File: "transfer/quorum.go", Old: "ack = max(ack, m.acked[kind].Load())", New: "ack = max(ack, m.acked[Received].Load())",
 		Run: "TestAnyOptionsAndFaults", Seeds: 5,
@@ -36,12 +41,12 @@ var table = []Mutant{
 	{
 		Name: "a wait that is late ends well",
 		File: "transfer/pass.go", Old: "return Expired", New: "return Done",
-		Run: "TestAnyOptionsAndFaults", Seeds: 5,
+		Run: "TestAnyOptionsAndFaults", Seeds: 15,
 	},
 	{
 		Name: "a deadline is never looked at",
 		File: "transfer/pass.go", Old: "case s.deadline.Load() <= int64(now):", New: "case s.deadline.Load() < 0:",
-		Run: "TestAnyOptionsAndFaults", Seeds: 5,
+		Run: "TestAnyOptionsAndFaults", Seeds: 15,
 	},
 	{
 		Name: "a wait is completed twice",
@@ -76,7 +81,7 @@ var table = []Mutant{
 	{
 		Name: "a wait ends a little before its offset",
 		File: "transfer/pass.go", Old: "case s.end <= offset:", New: "case s.end <= offset+100:",
-		Run: "TestAnyOptionsAndFaults", Seeds: 10,
+		Run: "TestAnyOptionsAndFaults", Seeds: 40,
 	},
 	{
 		Name: "more is noted as durable than is",
@@ -106,7 +111,7 @@ var table = []Mutant{
 	{
 		Name: "a slave that takes over keeps half a record",
 		File: "commitlog/handover.go", Old: "if border < end {", New: "if border < end-1<<40 {",
-		Run: "TestExtendedReplicasFollowAnotherMaster", Seeds: 20,
+		Run: "TestExtendedReplicasFollowAnotherMaster", Seeds: 40,
 	},
 	{
 		Name: "what a master is known to have confirmed is cut",
@@ -116,7 +121,7 @@ var table = []Mutant{
 	{
 		Name: "a cut is not noted before it is made",
 		File: "commitlog/truncate.go", Old: "\tif err := writeHint(l.disk, l.root, &noted); err != nil {\n\t\treturn err\n\t}\n\told := *l.list.Load()", New: "\told := *l.list.Load()",
-		Run: "TestExtendedReplicasFollowANewTerm", Seeds: 40,
+		Run: "TestExtendedReplicasFollowANewTerm", Seeds: 80,
 	},
 	{
 		Name: "the copy that replaces a cut segment is not durable",

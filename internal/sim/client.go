@@ -87,7 +87,7 @@ func (c *client) header(b []byte) error {
 // store reads body bytes into the segment.
 func (c *client) store(want transfer.Want) (int, error) {
 	s, n := c.slave, c.node
-	room, err := c.room()
+	room, err := c.room(min(want.Bytes, 700))
 	if errors.Is(err, commitlog.ErrSegmentPending) {
 		c.paused = true
 		n.stir()
@@ -97,7 +97,7 @@ func (c *client) store(want transfer.Want) (int, error) {
 		return 0, err
 	}
 	body := room[c.unpublished:]
-	got, err := c.socket.Read(body[:min(int64(len(body)), want.Bytes, 700)])
+	got, err := c.socket.Read(body)
 	if got == 0 {
 		return 0, err
 	}
@@ -118,9 +118,9 @@ func (c *client) store(want transfer.Want) (int, error) {
 	return got, nil
 }
 
-// room gives the segment's free bytes; an empty log is begun where the master's
-// first frame says.
-func (c *client) room() ([]byte, error) {
+// room gives up to want of the segment's free bytes, behind those that came; an empty
+// log is begun where the master's first frame says.
+func (c *client) room(want int64) ([]byte, error) {
 	f, l := c.slave.follower, c.node.log
 	base, ok := f.StartOffset()
 	if ok && l.EndOffset() == 0 && c.unpublished == 0 {
@@ -129,7 +129,7 @@ func (c *client) room() ([]byte, error) {
 		}
 		c.node.loadTerms()
 		if f.SkipByte() {
-			if _, err := l.Reserve(); err != nil {
+			if _, err := l.Reserve(1); err != nil {
 				return nil, err
 			}
 			if err := l.Publish(1); err != nil {
@@ -137,7 +137,7 @@ func (c *client) room() ([]byte, error) {
 			}
 		}
 	}
-	return l.Reserve()
+	return l.Reserve(int64(c.unpublished) + want)
 }
 
 // resume goes on when the next segment is there.

@@ -122,7 +122,7 @@ func (n *Node) flushInterval() time.Duration { return 500 * time.Millisecond }
 func (n *Node) options() commitlog.Options {
 	w, cfg, life := n.world, &n.world.cfg, n.life
 	o := commitlog.Options{
-		Dir: store, Disk: n.disk, SegmentBytes: cfg.Segment, QueueFileBytes: 2000, Preallocate: cfg.Preallocate,
+		Dir: store, Disk: n.disk, SegmentBytes: cfg.Segment, QueueFileBytes: 2000, Preallocate: cfg.Preallocate, PopulateBytes: cfg.Segment / 4,
 		FlushPages: 1, Limits: commitlog.Limits{BodyBytes: 3000}, Logger: w.logger(n),
 		Manual: true, Monotonic: w.monotonic, Now: func() time.Time { return w.monotonic().Add(n.skew) },
 		OnFlushed:      func(int64) { n.told.flushed = true; n.stir() },
@@ -180,7 +180,7 @@ func (n *Node) stir() {
 	n.working = true
 	n.after(n.world.upTo(2*time.Millisecond), func() {
 		n.working = false
-		n.work(commitlog.RollerWorker, commitlog.FlushWorker, commitlog.DispatchWorker, commitlog.TroubleWorker)
+		n.work(commitlog.RollerWorker, commitlog.WindowWorker, commitlog.FlushWorker, commitlog.DispatchWorker, commitlog.TroubleWorker)
 	})
 }
 
