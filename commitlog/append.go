@@ -34,7 +34,8 @@ type Encoded struct {
 	buf     *bytebufferpool.ByteBuffer
 	records []int32   // where each record begins in buf
 	queue   *queue    // nil: a transaction's record that takes no queue offset
-	at      time.Time // when it was encoded
+	at      moment    // when it was encoded
+	began   time.Time // of the log
 }
 
 var (
@@ -44,7 +45,7 @@ var (
 
 // Encode checks the message against the limits and encodes it, outside of any
 // lock. The message stays the caller's. What it leaves out is filled in: born
-// time and host, and always the store host. Append soon: the time of the call
+// time and host, and always the store host. Append soon, or Restamp: the time of the call
 // becomes the store timestamp of an append that does not have to wait, because
 // a clock costs as much as a copy of the message.
 //
@@ -85,7 +86,8 @@ func (l *Log) EncodeBatch(messages []*Message) (*Encoded, error) {
 
 func (l *Log) newEncoded() *Encoded {
 	e := encodedPool.Get().(*Encoded)
-	e.buf, e.at = bufferPool.Get(), l.opts.Now()
+	e.buf, e.at = bufferPool.Get(), l.now()
+	e.began = l.began
 	return e
 }
 
@@ -96,13 +98,20 @@ func (e *Encoded) Release() {
 	encodedPool.Put(e)
 }
 
+// Restamp makes now the time that e was encoded, after a wait.
+func (l *Log) Restamp(e *Encoded) { e.at = l.now() }
+
+// At is when it was encoded. It has a reading of the monotonic clock, its wall time is
+// of no use.
+func (e *Encoded) At() time.Time { return e.began.Add(e.at.since) }
+
 // Bytes is how much of the log the records take.
 func (e *Encoded) Bytes() int { return len(e.buf.B) }
 
 func (l *Log) encode(e *Encoded, m *Message) {
 	c := *m
 	if c.BornTimestamp == 0 {
-		c.BornTimestamp = e.at.UnixMilli()
+		c.BornTimestamp = e.at.ms
 	}
 	if !c.BornHost.Addr.IsValid() {
 		c.BornHost = l.opts.StoreHost
@@ -146,9 +155,9 @@ func (l *Log) Append(e *Encoded, s Sequencer) (Appended, error) {
 			return Appended{}, err
 		}
 		l.append.Lock()
-		now = l.opts.Now()
+		now = l.now()
 	}
-	l.holding.Store(max(1, int64(now.Sub(l.began))))
+	l.holding.Store(max(1, int64(now.since)))
 	for {
 		err := l.roomLocked(int64(len(e.buf.B)))
 		if err == nil {
@@ -163,7 +172,7 @@ func (l *Log) Append(e *Encoded, s Sequencer) (Appended, error) {
 			return Appended{}, err
 		}
 		l.append.Lock()
-		l.holding.Store(max(1, int64(l.opts.Now().Sub(l.began))))
+		l.holding.Store(max(1, int64(l.now().since)))
 	}
 	a, err := l.putLocked(e, s, now)
 	l.holding.Store(0)
@@ -192,7 +201,7 @@ func (l *Log) AppendHeld() time.Duration {
 	if since == 0 {
 		return 0
 	}
-	return l.opts.Now().Sub(l.began) - time.Duration(since)
+	return l.now().since - time.Duration(since)
 }
 
 // roomLocked makes sure that n bytes and the smallest filler behind them fit
@@ -259,11 +268,11 @@ func (l *Log) rollLocked(next *segment) {
 }
 
 // putLocked copies the records to the end and publishes it.
-func (l *Log) putLocked(e *Encoded, s Sequencer, now time.Time) (Appended, error) {
+func (l *Log) putLocked(e *Encoded, s Sequencer, now moment) (Appended, error) {
 	a := &l.append
 	result := Appended{
 		Offset: a.end, EndOffset: a.end + int64(len(e.buf.B)),
-		StoreTimestamp: max(now.UnixMilli(), l.timestamp.Load()), Messages: int32(len(e.records)),
+		StoreTimestamp: max(now.ms, l.timestamp.Load()), Messages: int32(len(e.records)),
 	}
 	if e.queue != nil {
 		result.QueueOffset = e.queue.nextOffset()

@@ -246,6 +246,26 @@ func TestHeldAppendSectionIsBusy(t *testing.T) {
 	mustPut(t, l, "topic", 0, 1)
 }
 
+// Store timestamps are the wall clock's, though it is not read for each.
+func TestStoreTimestampIsTheWallClocks(t *testing.T) {
+	l := mustOpen(t, testOptions(t.TempDir()))
+	for range 20_000 {
+		before := time.Now()
+		a := mustPut(t, l, "topic", 0, 1)
+		if after := time.Now(); a.StoreTimestamp < before.UnixMilli()-1 || a.StoreTimestamp > after.UnixMilli()+1 {
+			t.Fatalf("stored at %d, between %d and %d", a.StoreTimestamp, before.UnixMilli(), after.UnixMilli())
+		}
+	}
+}
+
+// The clock is looked at again soon: it may have been set.
+func TestWallClockIsFollowed(t *testing.T) {
+	l := mustOpen(t, testOptions(t.TempDir()))
+	l.now()
+	l.wall.began.Add(-int64(time.Hour)) // as if it had been set forward by one since
+	eventually(t, "the wall clock is looked at", func() bool { return l.now().ms >= time.Now().Add(-time.Second).UnixMilli() })
+}
+
 func TestAppendDoesNotAllocate(t *testing.T) {
 	o := testOptions(t.TempDir())
 	o.SegmentBytes = 64 << 20

@@ -24,7 +24,8 @@ const segmentsDirectory = "commitlog"
 // forward, but for Truncate. Methods may be called by any goroutine unless
 // they say otherwise.
 //
-// Locks are taken in the order keeper.mu, flusher.mu, append, roller.mu.
+// Locks are taken in the order keeper.mu, flusher.mu, append,
+// window.mu, roller.mu.
 type Log struct {
 	opts         Options // filled in; nobody writes it after Open
 	disk         Disk
@@ -61,6 +62,7 @@ type Log struct {
 	over       atomic.Bool   // Close has begun
 	gone       atomic.Bool   // Close has let go of the segments: reads end with ErrClosed
 	began      time.Time
+	wall       wallClock
 	goroutines sync.WaitGroup // the one that reports trouble
 	stopped    chan struct{}  // closed at the end of Close
 

@@ -103,6 +103,7 @@ func openReadOnly(o Options) (*Log, error) {
 }
 
 func newLog(o Options) (*Log, error) {
+	clock := o.Now
 	o, err := o.filled()
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
@@ -111,6 +112,7 @@ func newLog(o Options) (*Log, error) {
 		opts: o, disk: o.Disk, root: filepath.Clean(o.Dir), began: o.Now(),
 		troubled: make(chan struct{}, 1), stopped: make(chan struct{}),
 	}
+	l.wall.given = clock
 	l.dir = filepath.Join(l.root, segmentsDirectory)
 	l.list.Store(&segments{})
 	l.publishEpochs(nil)

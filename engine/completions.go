@@ -44,9 +44,12 @@ func (e *Engine) NewCompletions(size int) *Completions {
 // nothing was written and nothing will be pulled for this put.
 func (c *Completions) Put(ctx context.Context, m *Message, tag uint64) error {
 	f := c.newFuture()
-	if err := c.finished.ReserveWait(ctx); err != nil {
-		_, err = c.e.refuse(f, err)
-		return err
+	if !c.finished.Reserve() {
+		f.begin()
+		if err := c.finished.ReserveWait(ctx); err != nil {
+			_, err = c.e.refuse(f, err)
+			return err
+		}
 	}
 	return c.put(ctx, f, m, nil, tag, true)
 }
@@ -144,7 +147,6 @@ func (c *Completions) newFuture() *Future {
 	if f == nil {
 		return c.e.newFuture()
 	}
-	f.started = reactor.Now()
 	return f
 }
 

@@ -69,6 +69,7 @@ type Engine struct {
 	_        cpu.CacheLinePad
 	stopping chan struct{}
 	closed   atomic.Bool
+	measured bool // somebody takes metrics; never changes
 	changing roles
 	role     atomic.Uint32                 // Role
 	held     atomic.Pointer[chan struct{}] // puts wait for it to be closed; nil: they do not
@@ -87,6 +88,8 @@ func Open(o Options) (*Engine, error) {
 	}
 	o.setDefaults()
 	e := &Engine{opts: o, stopping: make(chan struct{})}
+	_, none := o.Metrics.(noMetrics)
+	e.measured = !none
 	e.role.Store(uint32(o.Role))
 	e.lease.Store(o.noLease())
 	e.futures.New = func() any { return &Future{e: e, done: make(chan struct{}, 1)} }
@@ -225,23 +228,31 @@ func (e *Engine) settlePuts(ctx context.Context) {
 // enter counts a put that is about to append; leave ends it. It waits for a
 // change of the role that is under way, or for ctx.
 func (e *Engine) enter(ctx context.Context) error {
-	for gate := e.held.Load(); gate != nil; gate = e.held.Load() {
+	for !e.tryEnter() {
+		if e.closed.Load() {
+			return ErrClosed
+		}
+		gate := e.held.Load()
+		if gate == nil {
+			continue // it is over
+		}
 		select {
 		case <-*gate:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-	e.inflight.Add(1)
-	if e.held.Load() != nil { // closed after the look above
-		e.leave()
-		return e.enter(ctx)
-	}
-	if e.closed.Load() {
-		e.leave()
-		return ErrClosed
-	}
 	return nil
+}
+
+// tryEnter is enter where nothing is to be waited for.
+func (e *Engine) tryEnter() bool {
+	e.inflight.Add(1)
+	if e.held.Load() == nil && !e.closed.Load() {
+		return true
+	}
+	e.leave()
+	return false
 }
 
 func (e *Engine) leave() { e.inflight.Add(-1) }

@@ -150,7 +150,7 @@ func TestPutsThatNeedUnlikeCountsEndByTheirOwn(t *testing.T) {
 			waits[replicas] = append(waits[replicas], f)
 		}
 		end := m.log.EndOffset()
-		pending := func(f *Future) bool { return len(f.done) == 0 }
+		pending := func(f *Future) bool { return len(f.done) == 0 && !f.ended }
 		ends := func(replicas int, want PutStatus) {
 			t.Helper()
 			for _, f := range waits[replicas] {

@@ -71,17 +71,18 @@ func (e *Engine) PutFunc(m *Message, done func(PutResult, error)) error {
 // afterwards and must not be touched again.
 type Future struct {
 	e       *Engine
-	lease   *lease // that the put began in
-	started time.Duration
+	lease   *lease        // that the put began in
+	started time.Duration // 0: not yet
 	result  PutResult
 
 	flush, replica wait
 	noReplica      bool   // a replica wait was asked for, and no replica can give it
 	own            *Waits // in place of the settings'; nil: those
-	// waits counts what must still happen before done is told: the append
-	// itself, and each wait in a ring.
+	// waits counts what must still happen before the put has ended: the append
+	// itself, and each wait in a ring. A put that waits in none has no count.
 	waits atomic.Int32
-	done  chan struct{} // capacity 1: told once, by whoever brings waits to 0
+	ended bool          // by its producer, who is the one to ask
+	done  chan struct{} // capacity 1: told once, if somebody else brings waits to 0
 	queue *Completions  // instead of done, when not nil
 	tag   uint64
 	next  *Future // of queue's spare ones
@@ -101,10 +102,22 @@ func (w *wait) push(f *Future, end int64) {
 	}
 }
 
+func (w *wait) count() int32 {
+	if w.ring == nil {
+		return 0
+	}
+	return 1
+}
+
 func (e *Engine) newFuture() *Future {
-	f := e.futures.Get().(*Future)
-	f.started = reactor.Now()
-	return f
+	return e.futures.Get().(*Future)
+}
+
+// begin notes that the put has begun, before it waits for something.
+func (f *Future) begin() {
+	if f.started == 0 {
+		f.started = reactor.Now()
+	}
 }
 
 // free gives a future back when nobody else can reach it.
@@ -114,7 +127,7 @@ func (e *Engine) free(f *Future) {
 }
 
 func (f *Future) clear() {
-	f.own = nil
+	f.own, f.started, f.ended = nil, 0, false
 	f.flush, f.replica, f.noReplica, f.queue, f.lease, f.result = wait{}, wait{}, false, nil, nil, PutResult{}
 }
 
@@ -147,11 +160,28 @@ func (f *Future) finishOne() {
 	f.done <- struct{}{}
 }
 
+// finishAppend is finishOne by the producer, who needs no channel to know.
+func (f *Future) finishAppend() {
+	if f.inRings() && f.waits.Add(-1) != 0 {
+		return
+	}
+	if f.queue != nil {
+		f.queue.finished.Push(f)
+		return
+	}
+	f.ended = true
+}
+
+func (f *Future) inRings() bool { return f.replica.ring != nil || f.flush.ring != nil }
+
 // start takes a put up to the end of its append. An error means that nothing
 // was written and nothing waits.
 func (e *Engine) start(ctx context.Context, f *Future, m *Message, batch []*Message, mayBlock bool) error {
-	if err := e.enter(ctx); err != nil {
-		return err
+	if !e.tryEnter() {
+		f.begin()
+		if err := e.enter(ctx); err != nil {
+			return err
+		}
 	}
 	defer e.leave()
 	f.lease = e.lease.Load()
@@ -163,23 +193,26 @@ func (e *Engine) start(ctx context.Context, f *Future, m *Message, batch []*Mess
 		return err
 	}
 	defer enc.Release()
+	if f.started == 0 {
+		f.started = reactor.At(enc.At()) // a clock costs as much as a copy of the message
+	}
 	if err := e.chooseWaits(f, first.WaitStore()); err != nil {
 		return err
 	}
-	if err := e.reserve(ctx, f, mayBlock); err != nil {
+	waited, err := e.reserve(ctx, f, mayBlock)
+	if err != nil {
 		return err
 	}
-	if !f.lease.lasts() { // it may have waited for room
-		cancel(f.replica.ring)
-		cancel(f.flush.ring)
-		return f.lease.why()
+	if waited {
+		e.log.Restamp(enc)
+		if !f.lease.lasts() {
+			cancel(f.replica.ring)
+			cancel(f.flush.ring)
+			return f.lease.why()
+		}
 	}
-	f.waits.Store(1)
-	if f.replica.ring != nil {
-		f.waits.Add(1)
-	}
-	if f.flush.ring != nil {
-		f.waits.Add(1)
+	if f.inRings() {
+		f.waits.Store(1 + f.replica.count() + f.flush.count())
 	}
 	a, err := e.log.Append(enc, f)
 	if err != nil {
@@ -215,12 +248,12 @@ func (e *Engine) appended(f *Future) {
 		e.log.RequestFlush(f.result.EndOffset)
 	}
 	e.wakeSenders(f.replica.ring != nil)
-	if f.replica.ring != nil || f.flush.ring != nil {
+	if f.inRings() {
 		e.expiry.arm()
 	} else {
 		e.progress.wake()
 	}
-	f.finishOne()
+	f.finishAppend()
 }
 
 // chooseWaits says which rings the put waits in and until when.
@@ -259,37 +292,38 @@ func (e *Engine) chooseWaits(f *Future, waitStore bool) error {
 	return nil
 }
 
-// reserve takes room in the put's rings before the append.
-func (e *Engine) reserve(ctx context.Context, f *Future, mayBlock bool) error {
-	if err := e.reserveIn(ctx, f.replica.ring, mayBlock); err != nil {
-		return err
+// reserve takes room in the put's rings before the append, and tells whether it waited.
+func (e *Engine) reserve(ctx context.Context, f *Future, mayBlock bool) (waited bool, err error) {
+	waited, err = e.reserveIn(ctx, f.replica.ring, mayBlock)
+	if err != nil {
+		return waited, err
 	}
-	if err := e.reserveIn(ctx, f.flush.ring, mayBlock); err != nil {
+	again, err := e.reserveIn(ctx, f.flush.ring, mayBlock)
+	if err != nil {
 		cancel(f.replica.ring)
-		return err
 	}
-	return nil
+	return waited || again, err
 }
 
-func (e *Engine) reserveIn(ctx context.Context, ring *transfer.Ring, mayBlock bool) error {
+func (e *Engine) reserveIn(ctx context.Context, ring *transfer.Ring, mayBlock bool) (waited bool, err error) {
 	if ring == nil || ring.Reserve() {
-		return nil
+		return false, nil
 	}
-	err := ErrRingFull
+	err = ErrRingFull
 	if mayBlock {
 		if err = ring.ReserveWait(ctx); err == nil {
-			return nil
+			return true, nil
 		}
 		err = fmt.Errorf("%w: %w", ErrRingFull, err)
 	}
 	// A closed ring refuses for the reason that it was closed for.
 	if werr := e.log.Writable(); werr != nil {
-		return werr
+		return false, werr
 	}
 	if e.closed.Load() {
-		return ErrClosed
+		return false, ErrClosed
 	}
-	return err
+	return false, err
 }
 
 func cancel(ring *transfer.Ring) {
@@ -301,6 +335,9 @@ func cancel(ring *transfer.Ring) {
 // Wait waits for the put's end; see Put for the error. If ctx ends first the
 // waits are given up. Call it once.
 func (f *Future) Wait(ctx context.Context) (PutResult, error) {
+	if f.ended {
+		return f.end(nil)
+	}
 	select {
 	case <-f.done:
 		return f.end(nil)
@@ -318,7 +355,11 @@ func (f *Future) Wait(ctx context.Context) (PutResult, error) {
 }
 
 func (f *Future) end(cause error) (PutResult, error) {
-	r, err := f.settle(cause, reactor.Now())
+	var now time.Duration
+	if f.e.measured {
+		now = reactor.Now()
+	}
+	r, err := f.settle(cause, now)
 	f.e.free(f)
 	return r, err
 }
@@ -331,7 +372,7 @@ func (f *Future) abandon(w *wait) {
 }
 
 // settle turns the outcomes into the put's status: if both waits failed the
-// replicas' wins, as in RocketMQ.
+// replicas' wins, as in RocketMQ. now is read only if somebody measures.
 func (f *Future) settle(cause error, now time.Duration) (PutResult, error) {
 	e, r := f.e, f.result
 	var err error
@@ -349,7 +390,9 @@ func (f *Future) settle(cause error, now time.Duration) (PutResult, error) {
 	case f.replica.ring != nil && f.replica.outcome != transfer.Done:
 		r.Status, err = PutFlushSlaveTimeout, ErrNotReplicated
 	}
-	e.opts.Metrics.Put(r.Status, now-f.started)
+	if e.measured {
+		e.opts.Metrics.Put(r.Status, now-f.started)
+	}
 	if err == nil {
 		return r, nil
 	}
@@ -362,6 +405,7 @@ func (f *Future) settle(cause error, now time.Duration) (PutResult, error) {
 // refuse ends a put before its append.
 func (e *Engine) refuse(f *Future, cause error) (PutResult, error) {
 	r := refused(refusalOf(cause))
+	f.begin()
 	e.opts.Metrics.Put(r.Status, reactor.Now()-f.started)
 	e.free(f)
 	return r, &PutError{Status: r.Status, Offset: -1, Err: cause}

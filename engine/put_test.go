@@ -234,6 +234,37 @@ func TestFullRingRefusesAsynchronousPuts(t *testing.T) {
 	}
 }
 
+// A put that waited for room is stored when it is appended, not when it was encoded.
+func TestPutThatWaitedForRoomHasTheTimeOfItsAppend(t *testing.T) {
+	m := openMaster(t, Options{Role: SyncMaster, RingSize: 2, SlaveTimeout: time.Hour})
+	p := dialRaw(t, m)
+	p.report(0)
+	waitReplicas(t, m, 1)
+	for err := error(nil); err == nil; {
+		_, err = m.PutAsync(message("t", 0, "x"))
+	}
+	end := m.log.EndOffset()
+	stored := make(chan int64)
+	go func() {
+		r, err := m.Put(context20(t), message("t", 0, "x"))
+		if err != nil {
+			t.Error(err)
+		}
+		stored <- r.StoreTimestamp
+	}()
+	eventually(t, "the put waits", func() bool { return m.inflight.Load() > 0 })
+	began := time.Now()
+	eventually(t, "time passes", func() bool { return time.Since(began) > 30*time.Millisecond })
+	free := time.Now()
+	p.readUntil(0, end)
+	p.report(end)
+	_, body := p.frame()
+	p.report(end + int64(len(body)))
+	if at := <-stored; at < free.UnixMilli() {
+		t.Errorf("stored %d ms before there was room", free.UnixMilli()-at)
+	}
+}
+
 func TestContextEndsAWaitAndTheSlotIsNotLeaked(t *testing.T) {
 	m := openMaster(t, Options{Role: SyncMaster, RingSize: 8, SlaveTimeout: time.Hour})
 	p := dialRaw(t, m)

@@ -136,7 +136,7 @@ func (s *slave) receiveNew(c *reactor.Conn, want transfer.Want, now time.Duratio
 // spliceMin is how large a body is at least whose bytes are spliced into the
 // segment's file. A smaller one takes fewer system calls through the mapping,
 // with the next header in the same call.
-const spliceMin = 256 << 10
+const spliceMin = 64 << 10
 
 // receiveBody gets body bytes into the segment, in one way or the other, which it
 // keeps to the body's end.

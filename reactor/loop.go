@@ -17,6 +17,9 @@ var clockStart = time.Now()
 // start. Any goroutine.
 func Now() time.Duration { return time.Since(clockStart) }
 
+// At is what Now was at t, which must have a reading of the monotonic clock.
+func At(t time.Time) time.Duration { return t.Sub(clockStart) }
+
 // ender is something to finish at the end of a turn.
 type ender interface{ end() }
 
