@@ -139,7 +139,9 @@ func (l *Loop) turns() error {
 		if err != nil {
 			return err
 		}
-		l.turn(n)
+		if n > 0 || l.queued() {
+			l.turn(n)
+		}
 		// Whoever this turn woke runs before the loop looks for more, on a
 		// processor whose caches are warm; all of them together, which is what
 		// makes batches.
@@ -159,8 +161,11 @@ func (l *Loop) turn(events int) {
 			w.owner.ready(bits)
 		}
 	}
-	l.now = Now()
-	if l.runPosted() || l.busy {
+	if l.queued() {
+		l.now = Now()
+		l.busy = l.runPosted() || l.busy
+	}
+	if l.busy {
 		l.busy = false
 		l.rest.over()
 	}
