@@ -147,7 +147,7 @@ type File interface {
 	// so that writing them does not fault. They become dirty.
 	Populate(off, n int64) error
 
-	// Forget takes the pages of [off, off+n) out of a mapping, not out of memory:
+	// Forget takes the pages that lie in [off, off+n) out of a mapping, not out of memory:
 	// the next access of one maps it again, with those around it. A page that is
 	// mapped costs the Sync that writes it a word to all processors.
 	Forget(off, n int64) error

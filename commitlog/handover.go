@@ -28,5 +28,6 @@ func (l *Log) TakeOver() (cut string, err error) {
 		}
 	}
 	l.replica.Store(false)
+	l.window.rest(false)
 	return cut, nil
 }

@@ -257,6 +257,7 @@ func (l *Log) shutdown() error {
 	troubled := l.failed.Load() != nil
 
 	l.window.stop()
+	l.window.hold() // an append that has ended may still look at it
 	l.roller.stop()
 	l.flusher.stop() // flushes what there is
 	l.keeper.stop()

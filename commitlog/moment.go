@@ -26,6 +26,23 @@ type wallClock struct {
 	_     cpu.CacheLinePad
 }
 
+// readWall looks at the wall clock, and again if it was kept from the processor between
+// the two clocks that time.Now reads: the time until the next look would be wrong by that.
+func (l *Log) readWall(before time.Duration) (since time.Duration) {
+	const together = 50 * time.Microsecond
+	var t time.Time
+	for range 4 {
+		t = time.Now()
+		if since = t.Sub(l.began); since-before < together {
+			break
+		}
+		before = since
+	}
+	l.wall.began.Store(t.UnixNano() - int64(since))
+	l.wall.read.Store(int64(since))
+	return since
+}
+
 const wallClockRead = time.Millisecond // store timestamps count milliseconds
 
 // now reads the clock.
@@ -37,10 +54,7 @@ func (l *Log) now() moment {
 	}
 	since := time.Since(l.began)
 	if read := time.Duration(w.read.Load()); read == 0 || since-read >= wallClockRead {
-		t := time.Now()
-		since = t.Sub(l.began)
-		w.began.Store(t.UnixNano() - int64(since))
-		w.read.Store(int64(since))
+		since = l.readWall(since)
 	}
 	return moment{since, (w.began.Load() + int64(since)) / int64(time.Millisecond)}
 }

@@ -93,8 +93,8 @@ func (l *Log) AdoptSegmentBytes(n int64) error {
 	return nil
 }
 
-// Reserve gives writable bytes of the open segment behind the end, at least one
-// and at most n or to the segment's end, for a reader to fill from a socket.
+// Reserve gives writable bytes of the open segment behind the end, at most n, which
+// is more than 0, or to the segment's end, for a reader to fill from a socket.
 // They become part of the log by Publish, and must be given back as zeros by
 // Discard if they do not. The slice is mapped memory: the kernel may write it,
 // our own code must not touch it. It is valid until the next call of Reserve,
@@ -123,7 +123,9 @@ func (l *Log) Reserve(n int64) ([]byte, error) {
 // ReserveFile is Reserve for bytes that are written through a file, as splice(2)
 // does: its descriptor, the position of the first of them, and how many there is
 // room for. That is the fastest way for many bytes at a time: the kernel makes
-// their pages as it writes them, and maps none. The descriptor is -1 if the disk has none.
+// their pages as it writes them, and maps none. Discard is owed here, too. The descriptor
+// is valid until the next call of Reserve, ReserveFile, Truncate or Close: the number may be
+// another file's then. It is -1 if the disk has none.
 func (l *Log) ReserveFile(n int64) (fd int, at, room int64, err error) {
 	l.append.Lock()
 	defer l.append.Unlock()
@@ -159,7 +161,8 @@ func (l *Log) reserveLocked(n int64) (to int64, err error) {
 		}
 		l.rollLocked(next)
 	}
-	return min(a.end+n, a.tail.end()), nil
+	invariant.Check(n > 0, "nothing is reserved")
+	return a.end + min(n, a.tail.end()-a.end), nil
 }
 
 // Publish makes the first n reserved bytes part of the log. What they are is

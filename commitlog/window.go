@@ -121,8 +121,11 @@ func (w *window) skipLocked(to int64) {
 // rest tells whether bytes are written through the file from here on, which wants
 // no pages ahead, or through the mapping.
 func (w *window) rest(on bool) {
-	if w.idle.Load() != on {
-		w.idle.Store(on)
+	if w.idle.Load() == on {
+		return
+	}
+	w.idle.Store(on)
+	if !on {
 		signal(w.kick)
 	}
 }
@@ -169,9 +172,12 @@ func (w *window) fill() {
 		// Up to where the window was: appends go by that meanwhile.
 		const piece = 4 * windowStep
 		for at := l.end.Load(); ; runtime.Gosched() {
+			ready := w.ready.Load()
+			if ready == windowOff {
+				break
+			}
 			at = max(at, l.end.Load())
-			to := min(at+piece, w.ready.Load())
-			s, to := w.segment(at, to)
+			s, to := w.segment(at, min(at+piece, ready))
 			if s == nil {
 				break
 			}

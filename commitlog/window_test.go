@@ -198,6 +198,32 @@ func TestNoPagesAheadOfBytesThatComeThroughTheFile(t *testing.T) {
 	l.window.await(t, end+256<<10)
 }
 
+// A slave that had its last bytes through the file is a master with a window.
+func TestWindowGoesOnAfterATakeOver(t *testing.T) {
+	l, _ := openWindow(t, 512<<10)
+	awaitDispatch(t, l)
+	l.window.rest(true)
+	l.window.cut(l.EndOffset())
+	_, err := l.TakeOver()
+	must(t, err)
+	end := mustPut(t, l, "topic", 0, 10).EndOffset
+	l.window.await(t, end+256<<10)
+}
+
+// An append that has ended looks at the window once more, when Close may be over and
+// the file be somebody else's.
+func TestWindowIsHeldAfterClose(t *testing.T) {
+	o := testOptions(t.TempDir())
+	o.SegmentBytes, o.PopulateBytes = 1<<20, 256<<10
+	l := mustOpen(t, o)
+	end := mustPut(t, l, "topic", 0, 10).EndOffset
+	must(t, l.Close())
+	if ready := l.window.ready.Load(); ready != windowOff {
+		t.Errorf("the window ends at %d after Close", ready)
+	}
+	l.window.grown(end)
+}
+
 // What somebody cut off would look whole again.
 func TestWindowDoesNotMakeACutFileGrow(t *testing.T) {
 	o := testOptions(t.TempDir())

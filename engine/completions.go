@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 
-	"github.com/haengine/haengine/reactor"
 	"github.com/haengine/haengine/transfer"
 )
 
@@ -121,7 +120,7 @@ func (c *Completions) Pull(ctx context.Context, dst []Completion) (int, error) {
 
 // settle makes completions of pulled futures, which are spare then.
 func (c *Completions) settle(pulled []*Future, dst []Completion) {
-	now := reactor.Now()
+	now := c.e.measuredNow()
 	var first *Future
 	last := pulled[0]
 	for i, f := range pulled {

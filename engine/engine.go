@@ -247,13 +247,19 @@ func (e *Engine) enter(ctx context.Context) error {
 
 // tryEnter is enter where nothing is to be waited for.
 func (e *Engine) tryEnter() bool {
-	e.inflight.Add(1)
-	if e.held.Load() == nil && !e.closed.Load() {
-		return true
+	if e.shut() {
+		return false // uncounted, so that those who try again hold nobody up
 	}
-	e.leave()
-	return false
+	e.inflight.Add(1)
+	if e.shut() { // after the look above
+		e.leave()
+		return false
+	}
+	return true
 }
+
+// shut tells whether no put may begin now.
+func (e *Engine) shut() bool { return e.held.Load() != nil || e.closed.Load() }
 
 func (e *Engine) leave() { e.inflight.Add(-1) }
 

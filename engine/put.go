@@ -81,7 +81,7 @@ type Future struct {
 	// waits counts what must still happen before the put has ended: the append
 	// itself, and each wait in a ring. A put that waits in none has no count.
 	waits atomic.Int32
-	ended bool          // by its producer, who is the one to ask
+	ended bool          // set before the future is handed out
 	done  chan struct{} // capacity 1: told once, if somebody else brings waits to 0
 	queue *Completions  // instead of done, when not nil
 	tag   uint64
@@ -355,13 +355,17 @@ func (f *Future) Wait(ctx context.Context) (PutResult, error) {
 }
 
 func (f *Future) end(cause error) (PutResult, error) {
-	var now time.Duration
-	if f.e.measured {
-		now = reactor.Now()
-	}
-	r, err := f.settle(cause, now)
+	r, err := f.settle(cause, f.e.measuredNow())
 	f.e.free(f)
 	return r, err
+}
+
+// measuredNow reads the clock if somebody measures.
+func (e *Engine) measuredNow() time.Duration {
+	if !e.measured {
+		return 0
+	}
+	return reactor.Now()
 }
 
 func (f *Future) abandon(w *wait) {
@@ -372,7 +376,7 @@ func (f *Future) abandon(w *wait) {
 }
 
 // settle turns the outcomes into the put's status: if both waits failed the
-// replicas' wins, as in RocketMQ. now is read only if somebody measures.
+// replicas' wins, as in RocketMQ. now is measuredNow.
 func (f *Future) settle(cause error, now time.Duration) (PutResult, error) {
 	e, r := f.e, f.result
 	var err error

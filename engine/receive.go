@@ -99,10 +99,10 @@ func (s *slave) receiveAgain(c *reactor.Conn, want transfer.Want, now time.Durat
 	return n, s.follower.Compared(int64(same), want.Offset+int64(same), now)
 }
 
-// receiveNew reads body bytes into the segment, and the next header with them
-// when this frame ends inside the room there is.
+// receiveNew takes body bytes into the segment, and perhaps the next header with
+// them.
 func (s *slave) receiveNew(c *reactor.Conn, want transfer.Want, now time.Duration) (int, error) {
-	n, err := 0, s.begin()
+	n, err := 0, s.beginLog()
 	if err == nil {
 		n, err = s.receiveBody(c, want.Bytes)
 	}
@@ -148,14 +148,19 @@ func (s *slave) receiveBody(c *reactor.Conn, want int64) (int, error) {
 		return s.readBody(c, want)
 	}
 	n, err := s.spliceBody(c, want)
-	if errors.Is(err, reactor.ErrUnsupported) {
-		s.splices, s.readsOnly = false, true
+	switch {
+	case errors.Is(err, reactor.ErrNotSpliced):
+		s.splices = false
+		return s.readBody(c, want)
+	case errors.Is(err, reactor.ErrUnsupported):
+		s.readsOnly = true
 		s.e.opts.Logger.Info("large frames are read, not spliced, into the log", "reason", err)
 	}
 	return n, err
 }
 
-// readBody reads body bytes into the segment's mapping.
+// readBody reads body bytes into the segment's mapping, and the next header behind
+// the last of them.
 func (s *slave) readBody(c *reactor.Conn, want int64) (int, error) {
 	room, err := s.log.Reserve(int64(s.unpublished) + want)
 	if err != nil {
@@ -196,8 +201,8 @@ func (s *slave) grew() {
 	}
 }
 
-// begin begins an empty log where the master's first frame says.
-func (s *slave) begin() error {
+// beginLog begins an empty log where the master's first frame says.
+func (s *slave) beginLog() error {
 	base, ok := s.follower.StartOffset()
 	if ok && s.log.EndOffset() == 0 && s.unpublished == 0 {
 		if err := s.log.StartAt(base); err != nil {

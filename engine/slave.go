@@ -59,7 +59,7 @@ type slave struct {
 	own         []byte // our own bytes beside it
 	iov         [2][]byte
 	unpublished int  // body bytes received past the log's end
-	splices     bool // the body that is being received
+	splices     bool // the body that is being received goes through the file
 	readsOnly   bool // there is no splice here
 	paused      bool // the next segment is not there yet
 	preparing   bool // work off the loop goes on before the next byte is taken

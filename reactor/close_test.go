@@ -311,3 +311,18 @@ func TestSocketOptionsAreSet(t *testing.T) {
 		t.Errorf("%d log lines about the congestion control, want 1", n)
 	}
 }
+
+// What Closed closes is ended, too, though nothing else happens on the loop.
+func TestCloseInsideClosed(t *testing.T) {
+	g := open(t, Options{})
+	last := make(chan error, 1)
+	raw2, second := pair(t, g, &hooks{closed: func(_ *Conn, err error) { last <- err }})
+	defer shut(t, raw2)
+	cause := errors.New("the first one ended")
+	raw1, first := pair(t, g, &hooks{closed: func(*Conn, error) { second.Close(cause) }})
+	defer shut(t, raw1)
+	on(t, g.Loop(0), func() { first.Close(nil) })
+	if err := await(t, last, "end of the second"); err != cause {
+		t.Errorf("ended with %v", err)
+	}
+}

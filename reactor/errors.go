@@ -21,6 +21,8 @@ var (
 	ErrShortFile = errors.New("file ends before the bytes to send")
 	// ErrUnsupported means the kernel has no such operation for this file.
 	ErrUnsupported = errors.New("not supported by the file system")
+	// ErrNotSpliced means Splice cannot be had now, and nothing was moved.
+	ErrNotSpliced = errors.New("no splice from the socket")
 	// ErrTimeout means a dial did not connect in time.
 	ErrTimeout = errors.New("timed out")
 	// ErrCanceled means a dial was given up by Dialing.Cancel.
@@ -35,7 +37,7 @@ var (
 // to Kind, one of this package's errors, if it has one, and to Err, the
 // kernel's error number, if it has one.
 type OpError struct {
-	Op   string // "readv", "writev", "sendfile", "dial", …
+	Op   string // "readv", "writev", "sendfile", "splice", "pipe", "dial", …
 	Peer netip.AddrPort
 	Kind error
 	Err  error

@@ -161,11 +161,9 @@ func (l *Loop) turn(events int) {
 			w.owner.ready(bits)
 		}
 	}
-	if l.queued() {
+	if l.busy || l.queued() {
 		l.now = Now()
-		l.busy = l.runPosted() || l.busy
-	}
-	if l.busy {
+		l.runPosted()
 		l.busy = false
 		l.rest.over()
 	}
@@ -223,15 +221,13 @@ func (l *Loop) runEnding() {
 	l.spare = batch
 }
 
-// queued tells whether there is something for runPosted.
-func (l *Loop) queued() bool { return l.waiting.Load() || l.woken.Load() != nil }
+// queued tells whether there is something for runPosted, or left for runEnding.
+func (l *Loop) queued() bool { return l.waiting.Load() || l.woken.Load() != nil || len(l.ending) > 0 }
 
 // runPosted runs the posted functions and the wakers that are there now; what
-// they add runs in a later turn. It reports whether there were any.
-func (l *Loop) runPosted() bool {
-	ran := false
+// they add runs in a later turn.
+func (l *Loop) runPosted() {
 	if l.waiting.Load() {
-		ran = true
 		l.posted.Lock()
 		batch := l.posted.queue
 		l.posted.queue = l.runs[:0]
@@ -244,8 +240,6 @@ func (l *Loop) runPosted() bool {
 		l.runs = batch
 	}
 	if l.woken.Load() != nil {
-		ran = true
 		runWakers(l.woken.Swap(nil))
 	}
-	return ran
 }

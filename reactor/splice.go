@@ -74,8 +74,8 @@ func (p *pipe) give(fd int, offset int64, n int) (int, unix.Errno) {
 // file's pages, and not mapped. It waits for the file as a write does. It returns
 // how many bytes it moved, at least 1, or 0 and
 //   - ErrWouldBlock, io.EOF, and a broken connection, as for Readv,
-//   - an *OpError of kind ErrUnsupported: there is no pipe, for want of
-//     descriptors, and nothing has happened.
+//   - an *OpError of kind ErrNotSpliced: nothing has happened, because there is no
+//     pipe, for want of descriptors, or no splice from sockets. Read instead.
 //
 // Or it returns how many bytes are in the file, which may be none, and an *OpError:
 // others that came are lost, so close the connection. Its kind is ErrFault if the
@@ -92,10 +92,13 @@ func (c *Conn) Splice(fd int, offset int64, n int) (int, error) {
 	}
 	p := &c.loop.pipe
 	if err := p.prepare(); err != nil {
-		return 0, &OpError{Op: "pipe", Peer: c.peer, Kind: ErrUnsupported, Err: err}
+		return 0, &OpError{Op: "pipe", Peer: c.peer, Kind: ErrNotSpliced, Err: err}
 	}
 	moved, errno := p.take(c.fd, n)
-	if errno != 0 || moved == 0 {
+	switch {
+	case noSplice(errno) || errno == unix.EPERM: // a sandbox
+		return 0, &OpError{Op: "splice", Peer: c.peer, Kind: ErrNotSpliced, Err: errno}
+	case errno != 0 || moved == 0:
 		return 0, c.readFailed("splice", errno)
 	}
 	c.progress++
@@ -103,10 +106,18 @@ func (c *Conn) Splice(fd int, offset int64, n int) (int, error) {
 	if errno == 0 {
 		return given, nil
 	}
-	p.close()
-	kind := ErrFault
-	if errno == unix.EINVAL || errno == unix.ENOSYS || errno == unix.EOPNOTSUPP {
-		kind = ErrUnsupported
+	p.close() // with what is lost
+	e := &OpError{Op: "splice", Peer: c.peer, Err: errno}
+	switch {
+	case noSplice(errno):
+		e.Kind = ErrUnsupported
+	case errno != unix.ENOMEM && errno != unix.EAGAIN: // these pass
+		e.Kind = ErrFault
 	}
-	return given, &OpError{Op: "splice", Peer: c.peer, Kind: kind, Err: errno}
+	return given, e
+}
+
+// noSplice tells the answers of a kernel or a file system that cannot do it.
+func noSplice(errno unix.Errno) bool {
+	return errno == unix.EINVAL || errno == unix.ENOSYS || errno == unix.EOPNOTSUPP
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // spliceTo opens a file of zeros and returns what it holds.
@@ -125,6 +127,53 @@ func TestSpliceToABadFile(t *testing.T) {
 			t.Errorf("%s: the next file got %q", x.name, got)
 		}
 	}
+}
+
+// What is in the file before it fails counts.
+func TestSpliceThatFailsInTheMiddle(t *testing.T) {
+	page := os.Getpagesize()
+	fd, err := unix.MemfdCreate("file", unix.MFD_ALLOW_SEALING|unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer shut(t, fd)
+	if err := unix.Ftruncate(fd, int64(page)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_GROW); err != nil {
+		t.Fatal(err)
+	}
+	g := open(t, Options{})
+	raw, c := pair(t, g, &hooks{})
+	defer shut(t, raw)
+	writeRaw(t, raw, make([]byte, 2*page))
+	on(t, g.Loop(0), func() {
+		c.WantRead(false)
+		if n, err := c.Splice(fd, 0, 2*page); n != page || !errors.Is(err, ErrFault) {
+			t.Errorf("%d bytes, %v, want %d and a fault", n, err, page)
+		}
+	})
+}
+
+// Where the kernel refuses the socket's side nothing is lost: the bytes can be read.
+func TestSpliceThatCannotBegin(t *testing.T) {
+	g := open(t, Options{})
+	raw, c := pair(t, g, &hooks{})
+	defer shut(t, raw)
+	fd, _ := spliceTo(t, os.O_RDWR)
+	writeRaw(t, raw, []byte("body"))
+	on(t, g.Loop(0), func() {
+		c.WantRead(false)
+		c.loop.pipe = pipe{from: fd, to: fd, open: true} // no pipe: EINVAL
+		if n, err := c.Splice(fd, 0, 4); n != 0 || !errors.Is(err, ErrNotSpliced) {
+			t.Errorf("%d, %v, want ErrNotSpliced", n, err)
+		}
+		c.loop.pipe.open = false
+		b := make([]byte, 4)
+		if n, err := c.Readv([][]byte{b}); n != 4 || err != nil || string(b) != "body" {
+			t.Errorf("read instead: %q, %v", b[:n], err)
+		}
+	})
 }
 
 // A loop that has spliced leaves no descriptor behind.
