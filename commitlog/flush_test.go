@@ -101,15 +101,6 @@ func TestOneSyncServesAllThatWait(t *testing.T) {
 
 // ASYNC_FLUSH: enough pages in an interval, or the thorough interval.
 func TestIntervalsFlushByPagesOrThoroughly(t *testing.T) {
-	await := func(l *Log, offset int64) bool {
-		for range 2000 {
-			if l.FlushedOffset() >= offset {
-				return true
-			}
-			time.Sleep(time.Millisecond)
-		}
-		return false
-	}
 	o := Options{FlushPages: 4, FlushThorough: 10 * time.Second}
 	for _, c := range []struct {
 		end, flushed int64
@@ -138,16 +129,14 @@ func TestIntervalsFlushByPagesOrThoroughly(t *testing.T) {
 	for range 5 {
 		last = mustPut(t, l, "topic", 0, 4000)
 	}
-	if !await(l, last.EndOffset-last.EndOffset%4096-4*4096) {
-		t.Errorf("flushed %d of %d: enough pages are there", l.FlushedOffset(), last.EndOffset)
-	}
+	enough := last.EndOffset - last.EndOffset%4096 - 4*4096
+	eventually(t, "as many pages as an interval asks for are flushed", func() bool { return l.FlushedOffset() >= enough })
 
 	o = twinOptions(NewTwin(1))
 	o.FlushInterval, o.FlushThorough = 5*time.Millisecond, 20*time.Millisecond
 	l = mustOpen(t, o)
-	if small := mustPut(t, l, "topic", 0, 10); !await(l, small.EndOffset) {
-		t.Error("the thorough flush did not come")
-	}
+	small := mustPut(t, l, "topic", 0, 10)
+	eventually(t, "the thorough flush comes", func() bool { return l.FlushedOffset() >= small.EndOffset })
 }
 
 // Opening a log that was closed cleanly looks at a few bytes of it, whatever

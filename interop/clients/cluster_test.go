@@ -150,30 +150,41 @@ func call(addr string, code int32) ([]byte, error) {
 // while there is only a slave never gets a route for a topic that it is to make.
 func (c *cluster) registered(t testing.TB) {
 	t.Helper()
-	var body []byte
-	var err error
-	for end := time.Now().Add(rocketmq.Patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		if body, err = call(c.names, remoting.CodeGetClusterInfo); strings.Contains(string(body), c.master) && strings.Contains(string(body), c.slave) {
+	c.eventually(t, 100*time.Millisecond, func() (missing string) {
+		body, err := call(c.names, remoting.CodeGetClusterInfo)
+		if strings.Contains(string(body), c.master) && strings.Contains(string(body), c.slave) {
+			return ""
+		}
+		return fmt.Sprintf("the name server knows %s: %v", body, err)
+	})
+}
+
+// eventually asks so often until nothing is missing any more.
+func (c *cluster) eventually(t testing.TB, often time.Duration, missing func() string) {
+	t.Helper()
+	tick := time.NewTicker(often)
+	defer tick.Stop()
+	for end := time.Now().Add(rocketmq.Patience); ; <-tick.C {
+		switch what := missing(); {
+		case what == "":
 			return
+		case time.Now().After(end):
+			t.Fatalf("%s: not within %v: %s", c.name, rocketmq.Patience, what)
 		}
 	}
-	t.Fatalf("%s: the name server knows %s: %v", c.name, body, err)
 }
 
 // followed waits until the slave has all that its master has: the log, the topics
 // and the groups' offsets.
 func (c *cluster) followed(t testing.TB) {
 	t.Helper()
-	var differ string
-	for end := time.Now().Add(rocketmq.Patience); ; time.Sleep(500 * time.Millisecond) {
+	c.eventually(t, 500*time.Millisecond, func() (missing string) {
 		c.sync()
-		if differ = c.difference(); differ == "" {
-			return
+		if differ := c.difference(); differ != "" {
+			return "the slave has not " + differ
 		}
-		if time.Now().After(end) {
-			t.Fatalf("%s: the slave does not have what its master has: %s", c.name, differ)
-		}
-	}
+		return ""
+	})
 }
 
 // difference is what the slave does not have; empty if it has all.
