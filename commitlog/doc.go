@@ -68,11 +68,12 @@
 // # Who writes what
 //
 // One appender at a time extends the log: Append on a master, or Reserve and
-// Publish on a replica, whose bytes come from a socket. The dispatcher follows
-// the end and fills the queues; on a replica it also checks what was received.
+// Publish on a replica, whose bytes come from a socket, through the mapping or
+// through the file. Behind what these have claimed the window writes zeros. The
+// dispatcher follows the end and fills the queues; on a replica it also checks what was received.
 // The flusher moves FlushedOffset, the keeper writes the small files and cleans
 // up. Each piece of state has one writer; readers load atomics. With
-// Options.Manual the last three have no goroutine: the owner gives each its
+// Options.Manual none of these has a goroutine: the owner gives each its
 // turns (Log.Work).
 //
 // # What is guaranteed

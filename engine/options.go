@@ -239,8 +239,8 @@ func (o Options) Validate() error {
 			bad("pin-cpus: %d is no cpu number", cpu)
 		}
 	}
-	if o.Spin < 0 {
-		bad("spin is %v, want 0 or more", o.Spin)
+	if o.Spin < 0 || o.Spin > time.Second {
+		bad("spin is %v, want 0 to 1s: a loop keeps a core busy that long after each event", o.Spin)
 	}
 	between("sndbuf", int64(o.SendBuffer), 0, 1<<30)
 	between("rcvbuf", int64(o.ReceiveBuffer), 0, 1<<30)

@@ -222,6 +222,20 @@ func (d *logDiff) verdict() error {
 	return nil
 }
 
+// longer says which log has more than what both hold, if one has.
+func (d *logDiff) longer() string {
+	text := ""
+	for _, side := range []*diffSide{&d.Store, &d.With} {
+		if n := side.MaxOffset - d.To; n > 0 {
+			text += fmt.Sprintf("; %s goes on for %s", side.Path, shortBytes(n))
+		}
+		if n := d.From - side.MinOffset; n > 0 {
+			text += fmt.Sprintf("; %s begins %s earlier", side.Path, shortBytes(n))
+		}
+	}
+	return text
+}
+
 func (d *logDiff) print(w io.Writer) {
 	pairs := []any{
 		d.Store.Path, fmt.Sprintf("%s to %s", count(d.Store.MinOffset), count(d.Store.MaxOffset)),
@@ -230,7 +244,7 @@ func (d *logDiff) print(w io.Writer) {
 	}
 	switch {
 	case d.Equal:
-		pairs = append(pairs, "result", "equal")
+		pairs = append(pairs, "result", "equal"+d.longer())
 	case d.Differs == nil:
 		pairs = append(pairs, "result", "nothing to compare")
 	default:

@@ -37,6 +37,7 @@ func TestAShorterLogIsNoDifference(t *testing.T) {
 	if d := diff(t, exitDone, a, b); d.To != d.With.MaxOffset || d.To >= d.Store.MaxOffset {
 		t.Errorf("%+v", d)
 	}
+	mustContain(t, expect(t, exitDone, "log", "diff", "--store", a, "--with", b).stdout, "result", "equal; "+a+" goes on for 18.8 KiB")
 }
 
 func TestTheFirstDifferenceIsNamedWithBothSides(t *testing.T) {
