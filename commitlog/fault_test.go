@@ -231,9 +231,13 @@ func TestFullDiskUnderASparseSegmentIsNoDamage(t *testing.T) {
 	if err := l.Writable(); err != nil {
 		t.Fatalf("a full disk is no damage: %v", err)
 	}
+	if err := l.Shortage(); !errors.Is(err, ErrSegmentUnavailable) {
+		t.Errorf("shortage on a full disk: %v", err)
+	}
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "the shortage is over", func() bool { return l.Shortage() == nil })
 	if _, err := put(l, "topic", 0, make([]byte, 30000)); err != nil {
 		t.Fatalf("after space was freed: %v", err)
 	}

@@ -58,9 +58,10 @@ type Log struct {
 	start      atomic.Int64 // where a log without a byte begins
 	cuts       atomic.Int64 // raised when a cut begins and when it is done: odd during one
 	failed     atomic.Pointer[troubleError]
-	troubled   chan struct{} // capacity 1: failed was set
-	over       atomic.Bool   // Close has begun
-	gone       atomic.Bool   // Close has let go of the segments: reads end with ErrClosed
+	lacking    atomic.Pointer[error] // what a full disk last refused in a sparse segment
+	troubled   chan struct{}         // capacity 1: failed was set
+	over       atomic.Bool           // Close has begun
+	gone       atomic.Bool           // Close has let go of the segments: reads end with ErrClosed
 	began      time.Time
 	wall       wallClock
 	goroutines sync.WaitGroup // the one that reports trouble

@@ -171,12 +171,15 @@ func (r *roller) takeForReserve(base int64) (*segment, error) {
 }
 
 // Shortage is nil, or why the segment that a writer needed last could not be
-// made, most often a full disk. To ask has it tried again, so that it ends soon
+// made, or a sparse one got no space: most often a full disk. To ask has it tried again, so that it ends soon
 // after its cause does, whether anybody writes or not. Any goroutine.
 func (l *Log) Shortage() error {
 	r := l.roller
 	if r == nil {
 		return nil
+	}
+	if err := l.full(); err != nil {
+		return err
 	}
 	r.mu.Lock()
 	err := r.mu.shortage
@@ -298,8 +301,10 @@ func (r *roller) discard(s *segment) error {
 
 // removeUnused removes the next segment after stop.
 func (r *roller) removeUnused() error {
+	r.mu.Lock()
 	next := r.mu.next
 	r.mu.next = nil
+	r.mu.Unlock()
 	if next == nil {
 		return nil
 	}

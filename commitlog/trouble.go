@@ -87,11 +87,28 @@ func (l *Log) faulted(err error) error {
 	}
 	if s := l.list.Load().find(bad.Offset); s != nil && bad.Offset >= l.end.Load() && !l.opts.Preallocate {
 		if info, serr := l.disk.Stat(s.path); serr == nil && info.Size == s.size {
-			return fmt.Errorf("%w: no space for %s: %w", ErrSegmentUnavailable, s.path, bad)
+			err := fmt.Errorf("%w: no space for offset %d of %s", ErrSegmentUnavailable, bad.Offset, s.path)
+			l.lacking.Store(&err)
+			return err
 		}
 	}
 	l.damage(bad)
 	return bad
+}
+
+// full is nil, or the last answer of a full disk to a writer of a sparse segment, as
+// long as there is no more space.
+func (l *Log) full() error {
+	last := l.lacking.Load()
+	if last == nil {
+		return nil
+	}
+	const enough = 1 << 20
+	if used, total, err := l.disk.Usage(l.dir); err == nil && total-used >= enough {
+		l.lacking.CompareAndSwap(last, nil)
+		return nil
+	}
+	return *last
 }
 
 // AwaitChecked waits until every whole record that the log holds was looked at

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/haengine/haengine/commitlog"
@@ -118,6 +119,9 @@ func Open(o Options) (*Engine, error) {
 		group.Close()
 		if e.log != nil {
 			e.log.Close()
+		}
+		if errors.Is(err, syscall.ENOSPC) {
+			err = fmt.Errorf("%w; free some space there and start again, nothing is lost", err)
 		}
 		return nil, err
 	}

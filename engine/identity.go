@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"unicode"
 	"unicode/utf8"
 
@@ -112,9 +111,6 @@ func (e *Engine) openIdentity(holdsLog bool) (identity, error) {
 			// as on a full disk. It is tried again at the next start.
 			e.opts.Logger.Warn("the store's mark is not kept, so a copy of the store may not be noticed", "error", err)
 			return is.identity, nil
-		}
-		if errors.Is(err, syscall.ENOSPC) {
-			err = fmt.Errorf("%w; free some space there and start again, nothing is lost", err)
 		}
 		return is.identity, fmt.Errorf("write identity: %w", err)
 	}

@@ -19,6 +19,7 @@ const (
 	causeDisk    = "disk"
 	causeRefused = "refused" // by a peer that does not say why
 	causeLease   = "lease"
+	causeSpace   = "space" // for the log
 )
 
 // trouble is what keeps the node from its job, or nil.
@@ -36,6 +37,9 @@ func (e *Engine) trouble(s *Status) *Trouble {
 	}
 	if s.State == StateFenced {
 		return &Trouble{Cause: causeLease, Reason: s.Reason}
+	}
+	if err := e.log.Shortage(); err != nil {
+		return &Trouble{Cause: causeSpace, Reason: err.Error()}
 	}
 	if slave := e.slave.Load(); slave != nil {
 		return slave.trouble()

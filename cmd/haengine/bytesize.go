@@ -58,11 +58,15 @@ func (b *byteSize) Set(s string) (err error) {
 // Type implements pflag.Value.
 func (b *byteSize) Type() string { return "bytes" }
 
-// shortBytes writes n for people, to three digits: 1.21 GiB.
+// shortBytes writes n for people, to three digits or the unit: 1.21 GiB.
 func shortBytes(n int64) string {
 	for _, u := range byteUnits {
 		if n >= u.bytes {
-			return fmt.Sprintf("%.3g %s", float64(n)/float64(u.bytes), u.name)
+			v := float64(n) / float64(u.bytes)
+			if v >= 1000 { // where three digits would be written with an exponent
+				return fmt.Sprintf("%.0f %s", v, u.name)
+			}
+			return fmt.Sprintf("%.3g %s", v, u.name)
 		}
 	}
 	return fmt.Sprintf("%d B", n)

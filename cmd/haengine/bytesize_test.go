@@ -22,6 +22,14 @@ func TestByteSizesAreReadWithAndWithoutUnits(t *testing.T) {
 	}
 }
 
+func TestShortBytes(t *testing.T) {
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1 << 10: "1 KiB", 1_040_760: "1016 KiB", 1300 << 20: "1.27 GiB"} {
+		if got := shortBytes(n); got != want {
+			t.Errorf("%d is written %q, want %q", n, got, want)
+		}
+	}
+}
+
 func TestAByteSizeWritesBackToItself(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := byteSize(rapid.Int64Min(0).Draw(t, "bytes"))

@@ -41,6 +41,8 @@ func (r remedy) of(s engine.Status) string {
 	switch s.Trouble.Cause {
 	case "disk":
 		return "look at the disk, then restart this node: what it could not make durable is read again"
+	case "space":
+		return "free some space in the file system of " + shellWord(r.store) + "; this node goes on by itself then"
 	case "damaged":
 		if s.Master != nil {
 			return "stop this node, then: " + repair

@@ -13,6 +13,7 @@ func TestRemedy(t *testing.T) {
 	for cause, want := range map[string]string{
 		"diverged": repair + "; if that says that the master is an older one", "behind": "haengine promote --admin 127.0.0.1:1;", "damaged": repair,
 		"range": "haengine reseed --store '/var/lib/my store' --from m:10912", "replaced": "--replica-id", "refused": "master's log",
+		"space": "free some space in the file system of '/var/lib/my store'",
 	} {
 		s := engine.Status{Role: engine.Slave, Master: slave, MaxOffset: 1, Trouble: &engine.Trouble{Cause: cause}}
 		if got := (remedy{store: "/var/lib/my store", admin: "127.0.0.1:1"}).of(s); !strings.Contains(got, want) {
