@@ -75,11 +75,12 @@ func (w *window) run() {
 }
 
 // grown tells that the log ends at end now. Any goroutine, no allocation, free
-// while half of the window is left. If the goroutine gets no processor, the
+// while seven eighths of the window are left: the sync that takes a refill to the
+// disk takes the longer the more it is. If the goroutine gets no processor, the
 // caller makes the next step itself.
 func (w *window) grown(end int64) {
 	left := w.ready.Load() - end
-	if left >= w.bytes/2 || w.starved.Load() || w.idle.Load() {
+	if left >= w.bytes-w.bytes/8 || w.starved.Load() || w.idle.Load() {
 		return
 	}
 	signal(w.kick)

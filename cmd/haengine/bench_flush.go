@@ -64,7 +64,7 @@ func benchFlush(ctx context.Context, o benchOptions) ([]benchResult, error) {
 }
 
 // syncs copies so many bodies into the map of a preallocated file and makes them
-// durable, again and again. Zeros are written ahead of them, two MiB at a time, which
+// durable, again and again. Zeros are written ahead of them, half a MiB at a time, which
 // one sync takes to the disk with the bodies: the others find their blocks written
 // before, and take two thirds of the time.
 func (o benchOptions) syncs(ctx context.Context, bodies int, d time.Duration) (round, error) {
@@ -85,9 +85,9 @@ func (o benchOptions) syncs(ctx context.Context, bodies int, d time.Duration) (r
 	r := round{latency: new(latencies)}
 	start := time.Now()
 	zeros := make([]byte, 64<<10)
-	const ahead = 4 << 20
+	const ahead, refill = 4 << 20, 512 << 10
 	for at, zeroed, now := 0, 0, start; at+len(source) <= room && now.Sub(start) < d && ctx.Err() == nil; r.messages += int64(bodies) {
-		if zeroed < at+len(source)+ahead/2 {
+		if zeroed < at+len(source)+ahead-refill {
 			for ; zeroed < min(at+len(source)+ahead, room); zeroed += len(zeros) {
 				if _, err := unix.Pwrite(int(f.Fd()), zeros[:min(len(zeros), room-zeroed)], int64(zeroed)); err != nil {
 					return r, os.NewSyscallError("pwrite", err)
