@@ -125,7 +125,8 @@ func (l *Log) Reserve(n int64) ([]byte, error) {
 // room for. That is the fastest way for many bytes at a time: the kernel makes
 // their pages as it writes them, and maps none. Discard is owed here, too. The descriptor
 // is valid until the next call of Reserve, ReserveFile, Truncate or Close: the number may be
-// another file's then. It is -1 if the disk has none.
+// another file's then. It is -1 if the disk has none. Errors are Reserve's, and the
+// *CorruptError of a segment that somebody has cut.
 func (l *Log) ReserveFile(n int64) (fd int, at, room int64, err error) {
 	l.append.Lock()
 	defer l.append.Unlock()

@@ -135,7 +135,8 @@ func TestReadersKeepASegmentThatIsRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := l.SegmentPath(0)
-	time.Sleep(2 * time.Millisecond) // the record's age in whole milliseconds
+	last := l.LastStoreTimestamp()
+	eventually(t, "the records have an age in whole milliseconds", func() bool { return time.Now().UnixMilli() > last+1 })
 	l.SetKeep(math.MaxInt64)
 	if retain(t, l) != 1 {
 		t.Fatalf("the log begins at %d", l.MinOffset())
