@@ -31,12 +31,22 @@ const (
 
 	// dispatchRetry is the time between tries to write to the queues.
 	dispatchRetry = time.Second
+
+	// dispatchBulkEnds is how long records have not come in bulk when a replica's
+	// dispatcher competes again.
+	dispatchBulkEnds = time.Second
+
+	// dispatchBehindBytes is how far a replica's dispatcher may fall behind while
+	// it leaves the processors to others: so much more is looked at after a crash.
+	dispatchBehindBytes = 512 << 20
 )
 
 // dispatcher follows the end of the log and puts each complete record into its
 // consume queue, on a master and on a replica alike. On a replica it is also
 // the one who looks at what was received: structure, position and checksum of
-// every record. It stops for good at the first damage.
+// every record. It stops for good at the first damage. Where records come in
+// bulk, a replica is to receive first and to look later, as long as nobody waits
+// for that and a core is not idle anyway: see stepsBack.
 //
 // Invariant: every record below Offset is in its queue, committed; Offset is a
 // record's border. RocketMQ ReputMessageService.
@@ -47,6 +57,7 @@ type dispatcher struct {
 	asleep atomic.Bool // the goroutine waits to be woken; appenders load it for each record
 	_      cpu.CacheLinePad
 
+	needed    atomic.Int64 // somebody waits for the records below
 	offset    atomic.Int64 // stored by the dispatching goroutine, as all atomics below
 	seen      atomic.Int64 // the end of the log at the last look
 	resting   atomic.Bool  // nothing more comes of what was seen
@@ -67,6 +78,7 @@ type dispatcher struct {
 	// The dispatching goroutine's alone.
 	buf       []byte
 	at        int64 // records below it are in their queues, or wait to be written there
+	low       bool  // the goroutine's thread leaves the processors to others
 	stuck     bool  // damage was met
 	opening   bool  // catchUp runs: a queue that is not there may have been lost
 	rescanned bool  // from the first byte, because a queue had a gap
@@ -97,7 +109,7 @@ func (d *dispatcher) stop() {
 	}
 	close(d.stopped)
 	<-d.done
-	d.done = nil
+	d.done, d.low = nil, false
 	d.asleep.Store(false)
 }
 
@@ -109,6 +121,7 @@ func (d *dispatcher) restart(offset int64) {
 	d.stop()
 	d.offset.Store(offset)
 	d.seen.Store(offset)
+	d.needed.Store(0)
 	d.resting.Store(false)
 	d.stuck = false
 	if running {
@@ -142,8 +155,9 @@ func (d *dispatcher) wake() {
 }
 
 // hurry says that somebody waits for the records that are there, so that the
-// pause between passes is left out.
+// pause between passes is left out and nobody else comes first.
 func (d *dispatcher) hurry() {
+	d.needed.Store(d.log.end.Load())
 	d.wake()
 	signal(d.hurried)
 }
@@ -178,19 +192,47 @@ func (d *dispatcher) announce() {
 func (d *dispatcher) run() {
 	defer close(d.done)
 	d.resting.Store(false)
+	for more := true; more; {
+		if d.low {
+			atLowPriority(func() { more = d.follow() })
+		} else {
+			more = d.follow()
+		}
+	}
+}
+
+// follow dispatches until it is stopped, which is false, or low has changed.
+func (d *dispatcher) follow() bool {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
+	bulk := d.log.opts.Monotonic()
 	for {
-		before := d.offset.Load()
-		err := d.pass()
+		from := d.offset.Load()
+		var err error
+		for more := true; more && err == nil && d.stepsBack(from) == d.low; {
+			more, err = d.some()
+		}
+		if d.stepsBack(from) != d.low {
+			d.low = !d.low
+			return true
+		}
+		if d.low {
+			switch now := d.log.opts.Monotonic(); {
+			case d.offset.Load()-from >= dispatchChunkBytes:
+				bulk = now
+			case now.Sub(bulk) >= dispatchBulkEnds:
+				d.low = false
+				return true
+			}
+		}
 		wait := dispatchPause
 		switch {
 		case err != nil:
 			d.warn("consume queues cannot be written, trying again", err)
 			wait = dispatchRetry
-		case d.offset.Load() == before:
-			if !d.sleep() {
-				return
+		case d.offset.Load() == from:
+			if !d.sleep(pause) {
+				return false
 			}
 			continue
 		}
@@ -199,13 +241,28 @@ func (d *dispatcher) run() {
 		case <-pause.C:
 		case <-d.hurried:
 		case <-d.stopped:
-			return
+			return false
 		}
 	}
 }
 
-// sleep waits until the log has grown; false when it is to stop.
-func (d *dispatcher) sleep() bool {
+// stepsBack tells whether the dispatcher leaves the processors to others, in a pass
+// that began at an offset: on a replica, once records come in bulk, while nobody
+// waits for them and it is not too far behind.
+func (d *dispatcher) stepsBack(from int64) bool {
+	at, end := d.offset.Load(), d.log.end.Load()
+	if end-at > dispatchBehindBytes {
+		d.needed.Store(end)
+	}
+	if !d.log.replica.Load() || at < d.needed.Load() {
+		return false
+	}
+	return d.low || at-from >= dispatchChunkBytes
+}
+
+// sleep waits until the log has grown, or the bulk is over for which the dispatcher
+// has a thread; false when it is to stop.
+func (d *dispatcher) sleep(timer *time.Timer) bool {
 	if cap(d.buf) > dispatchBufferBytes {
 		d.buf = nil
 	}
@@ -217,13 +274,19 @@ func (d *dispatcher) sleep() bool {
 	d.resting.Store(true)
 	d.announce()
 	defer d.resting.Store(false)
+	var over <-chan time.Time
+	if d.low {
+		timer.Reset(dispatchBulkEnds)
+		over = timer.C
+	}
 	select {
 	case <-d.woken:
-		d.asleep.Store(false)
-		return true
+	case <-over:
 	case <-d.stopped:
 		return false
 	}
+	d.asleep.Store(false)
+	return true
 }
 
 // catchUp dispatches what the log holds, on the caller's goroutine: before
@@ -255,20 +318,30 @@ func (d *dispatcher) work() {
 // pass dispatches all complete records. After an error the records from Offset
 // on wait for the next pass.
 func (d *dispatcher) pass() error {
-	d.at = d.offset.Load()
 	for {
-		more, err := d.step()
-		// What was there at the last look is not kept back for what came since.
-		if err == nil && (!more || d.at >= d.seen.Load() || d.at-d.offset.Load() >= dispatchCommitBytes) {
-			err = d.publish()
-		}
-		if err != nil {
-			return d.failed(err)
-		}
-		if !more {
-			return nil
+		if more, err := d.some(); err != nil || !more {
+			return err
 		}
 	}
+}
+
+// some dispatches as many records as are committed together. more says that there
+// may be others.
+func (d *dispatcher) some() (more bool, err error) {
+	d.at = d.offset.Load()
+	for more = true; more; {
+		if more, err = d.step(); err != nil {
+			return false, d.failed(err)
+		}
+		// What was there at the last look is not kept back for what came since.
+		if d.at >= d.seen.Load() || d.at-d.offset.Load() >= dispatchCommitBytes {
+			break
+		}
+	}
+	if err := d.publish(); err != nil {
+		return false, d.failed(err)
+	}
+	return more, nil
 }
 
 // step puts the records in one copied piece of the log into their queues' buffers.
