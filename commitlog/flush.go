@@ -2,6 +2,7 @@ package commitlog
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,8 +25,10 @@ type flusher struct {
 
 	// mu is held for a pass; a truncation holds it to keep passes out.
 	mu        sync.Mutex
-	rewriteTo int64     // guarded by mu: recovered bytes below are written again before they are synced
-	thorough  time.Time // the goroutine's: when everything was flushed last
+	rewriteTo int64         // guarded by mu: recovered bytes below are written again before they are synced
+	thorough  time.Time     // the goroutine's: when everything was flushed last
+	took      time.Duration // guarded by mu: by the last sync
+	came      int64         // guarded by mu: bytes from where the last sync began to where the log ended when it was over
 
 	border    atomic.Int64 // a record's border below which every byte is durable
 	timestamp atomic.Int64 // ms: records stored before it are durable
@@ -56,16 +59,34 @@ func (f *flusher) run() {
 			f.finish()
 			return
 		case <-f.kick:
-			f.serve()
+			for f.serve() {
+				f.gather()
+			}
 		case <-tick.C:
 			f.interval(f.log.opts.Monotonic())
 		}
 	}
 }
 
-// serve flushes what was asked for.
-func (f *flusher) serve() {
-	for min(f.wanted.Load(), f.log.end.Load()) > f.log.flushed.Load() && f.pass() {
+// serve flushes, if somebody asked for it, and tells whether it did.
+func (f *flusher) serve() bool {
+	return min(f.wanted.Load(), f.log.end.Load()) > f.log.flushed.Load() && f.pass()
+}
+
+// gather waits a moment for those whom the last sync served to come again before
+// the next begins: each would serve only half of them otherwise, those who came
+// during the one before. It waits for as many bytes as came from the beginning of the
+// last sync to its end, while some come, and at most for half of its time. What PostgreSQL's
+// commit_delay is for, without a time to set.
+func (f *flusher) gather() {
+	l, now := f.log, f.log.opts.Monotonic
+	began, end := now(), l.end.Load()
+	grown := began
+	for at := began; end-l.flushed.Load() < f.came && at.Sub(grown) < gatherQuiet && at.Sub(began) < f.took/2; at = now() {
+		runtime.Gosched() // to those who were woken
+		if e := l.end.Load(); e != end {
+			end, grown = e, at
+		}
 	}
 }
 
@@ -198,6 +219,7 @@ func (f *flusher) pass() bool {
 			f.announce()
 			return false
 		}
+		f.came = l.end.Load() - from
 		l.flushed.Store(to)
 		l.window.synced(to - from)
 		from = to
@@ -216,8 +238,8 @@ func (f *flusher) pass() bool {
 	return true
 }
 
-// forgetBytes is from how many bytes on a sync unmaps them first.
-const forgetBytes = 1 << 20
+// gatherQuiet is for how long nobody came when nobody is waited for any more.
+const gatherQuiet = 20 * time.Microsecond
 
 // sync makes [from, to) of a segment durable. Bytes that a recovery found are
 // written again first: if the process before us saw an fsync fail, they may be
@@ -232,15 +254,19 @@ func (f *flusher) sync(s *segment, from, to int64) error {
 	if err != nil {
 		return err
 	}
-	if to-from >= forgetBytes {
-		_ = file.file.Forget(from-s.base, to-from) // pinned pages stay
-	}
+	// The kernel writes folios as a whole, and stops all processors for each page of
+	// them that is mapped.
+	first, last := from-s.base, to-s.base
+	first -= first % windowStep
+	last = min(last+windowStep-1-(last-1)%windowStep, s.size)
+	_ = file.file.Forget(first, last-first) // pinned pages stay
 	began := f.log.opts.Monotonic()
 	if err := file.file.Sync(); err != nil {
 		return err
 	}
+	f.took = f.log.opts.Monotonic().Sub(began)
 	if f.log.opts.OnFsync != nil {
-		f.log.opts.OnFsync(f.log.opts.Monotonic().Sub(began))
+		f.log.opts.OnFsync(f.took)
 	}
 	return s.checkSize(file.file)
 }

@@ -10,12 +10,14 @@ import (
 	"time"
 )
 
-// slowDisk is an operating system's disk whose syncs are counted and can be
-// held.
+// slowDisk is a disk whose syncs are counted and can be held.
 type slowDisk struct {
 	Disk
-	syncs *atomic.Int64
-	hold  *sync.RWMutex
+	syncs  atomic.Int64
+	hold   sync.RWMutex
+	before func() // nil, or called before each
+
+	forgotten [2]int64 // the last range of a segment, by a log without goroutines
 }
 
 type slowFile struct {
@@ -45,13 +47,44 @@ func (f *slowFile) Sync() error {
 		f.disk.hold.RLock()
 		defer f.disk.hold.RUnlock()
 		f.disk.syncs.Add(1)
+		if f.disk.before != nil {
+			f.disk.before()
+		}
 	}
 	return f.File.Sync()
 }
 
+func (f *slowFile) Forget(off, n int64) error {
+	f.disk.forgotten = [2]int64{off, off + n}
+	return f.File.Forget(off, n)
+}
+
+// A sync takes the folios that it writes out of the mapping, as a whole: the kernel
+// writes them so.
+func TestSyncUnmapsWholeFolios(t *testing.T) {
+	disk := &slowDisk{Disk: NewTwin(1)}
+	o := twinOptions(nil)
+	o.Disk, o.Manual, o.SegmentBytes = disk, true, 3*windowStep/2
+	l := mustOpen(t, o)
+	for _, c := range []struct{ to, first, last int64 }{
+		{1000, 0, windowStep},
+		{windowStep - 1000, 0, windowStep},
+		{windowStep + 1000, 0, o.SegmentBytes}, // the segment's second folio is half a one
+		{windowStep + 2000, windowStep, o.SegmentBytes},
+	} {
+		for l.EndOffset() < c.to {
+			mustPut(t, l, "topic", 0, 100)
+		}
+		must(t, l.Flush())
+		if want := [2]int64{c.first, c.last}; disk.forgotten != want {
+			t.Errorf("sync up to %d: %d was taken out, want %d", l.EndOffset(), disk.forgotten, want)
+		}
+	}
+}
+
 // One fdatasync serves all that wait for it.
 func TestOneSyncServesAllThatWait(t *testing.T) {
-	disk := &slowDisk{Disk: NewTwin(1), syncs: &atomic.Int64{}, hold: &sync.RWMutex{}}
+	disk := &slowDisk{Disk: NewTwin(1)}
 	o := twinOptions(nil)
 	o.Disk, o.SegmentBytes, o.Flush = disk, 1<<20, SyncFlush
 	var told []int64

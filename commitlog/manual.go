@@ -40,7 +40,9 @@ func (l *Log) Work(w Worker) {
 		}
 	case FlushWorker:
 		if taken(l.flusher.kick) {
-			l.flusher.serve()
+			for l.flusher.serve() {
+				continue
+			}
 		}
 	case IntervalWorker:
 		l.flusher.interval(l.opts.Monotonic())

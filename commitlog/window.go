@@ -26,6 +26,7 @@ type window struct {
 	mu      sync.Mutex    // held while ready is moved; taken inside the append section
 	ready   atomic.Int64  // bytes below may be written to; stored under mu
 	washed  atomic.Bool   // its pages were written to the disk; see synced
+	vain    atomic.Bool   // syncs come more often than it is filled: pages are not mapped; see synced
 	starved atomic.Bool   // the next segment is not there yet
 	idle    atomic.Bool   // bytes are written through the file, for which no page is made ready
 	kick    chan struct{} // capacity 1
@@ -38,6 +39,10 @@ const (
 	// that the kernel makes of it: larger ones cost less, but the kernel also
 	// writes a folio as a whole when a byte of it is synced.
 	windowStep = 64 << 10
+
+	// windowRefill is the part of a window that is used up when it is filled again: the
+	// sync that takes a refill to the disk takes the longer the more it is.
+	windowRefill = 8
 
 	// windowOff is up to where all is ready in a window that has nothing to do.
 	windowOff = math.MaxInt64 / 2
@@ -75,12 +80,11 @@ func (w *window) run() {
 }
 
 // grown tells that the log ends at end now. Any goroutine, no allocation, free
-// while seven eighths of the window are left: the sync that takes a refill to the
-// disk takes the longer the more it is. If the goroutine gets no processor, the
-// caller makes the next step itself.
+// while the window needs no refill. If the goroutine gets no processor, the caller
+// makes the next step itself.
 func (w *window) grown(end int64) {
 	left := w.ready.Load() - end
-	if left >= w.bytes-w.bytes/8 || w.starved.Load() || w.idle.Load() {
+	if left >= w.bytes-w.bytes/windowRefill || w.starved.Load() || w.idle.Load() {
 		return
 	}
 	signal(w.kick)
@@ -140,8 +144,11 @@ func (w *window) wake() {
 // synced tells that an fdatasync wrote so many bytes of the log, and with them
 // the window's pages, which it has write-protected: each would fault again. They
 // are made writable again only under a load that soon uses them, because that
-// makes them dirty again, too.
+// makes them dirty again, too. Where puts wait for the disk, and every few of them have a
+// sync of their own, mapping pages is in vain, and costs a word to all processors for
+// each when it is undone.
 func (w *window) synced(bytes int64) {
+	w.vain.Store(bytes < w.bytes/windowRefill)
 	if w.bytes > 0 && bytes >= w.bytes/4 && !w.idle.Load() {
 		w.washed.Store(true)
 		signal(w.kick)
@@ -225,7 +232,9 @@ func (w *window) stepLocked(end int64) bool {
 	// A file that somebody has cut is not to grow again: that would hide it.
 	if f := s.opened.Load(); s.checkSize(f.file) == nil {
 		_, _ = f.file.WriteAt(windowZeros[:to-from], from-s.base)
-		_ = f.file.Populate(from-s.base, to-from)
+		if !w.vain.Load() {
+			_ = f.file.Populate(from-s.base, to-from)
+		}
 	}
 	w.ready.Store(to)
 	return true

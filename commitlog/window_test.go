@@ -106,6 +106,33 @@ func TestWindowIsPopulatedAgainAfterALargeSyncOnly(t *testing.T) {
 	}
 }
 
+// Where each few records have a sync of their own, pages ahead are zeros, and not
+// mapped: the next sync would undo it for each of them.
+func TestPagesAreNotMappedAheadOfSmallSyncs(t *testing.T) {
+	const bytes = 256 << 10
+	l, disk := openWindow(t, bytes)
+	l.window.await(t, bytes/2)
+	fill := func(n, each int64) (populated int64) {
+		before := disk.populated.Load()
+		for to := l.EndOffset() + n; l.EndOffset() < to; {
+			for part := l.EndOffset() + each; l.EndOffset() < part; {
+				mustPut(t, l, "topic", 0, 4000)
+			}
+			must(t, l.Flush())
+		}
+		l.window.await(t, l.EndOffset()+bytes/2)
+		return disk.populated.Load() - before
+	}
+	fill(8000, 8000) // the window learns it
+	if n := fill(bytes, 8000); n != 0 {
+		t.Errorf("%d bytes were populated beside syncs of 8 kB", n)
+	}
+	fill(bytes/4, bytes/4)
+	if n := fill(bytes, bytes/4); n == 0 {
+		t.Error("nothing was populated beside syncs of a quarter of the window")
+	}
+}
+
 // Zeros are written ahead of appends that come as fast as they can, and never
 // over one.
 func TestWindowNeverMeetsARecord(t *testing.T) {
