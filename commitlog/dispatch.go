@@ -32,21 +32,20 @@ const (
 	// dispatchRetry is the time between tries to write to the queues.
 	dispatchRetry = time.Second
 
-	// dispatchBulkEnds is how long records have not come in bulk when a replica's
-	// dispatcher competes again.
-	dispatchBulkEnds = time.Second
+	// dispatchBulkBytes is by how much a replica's log grows in a dispatchPause when
+	// its master sends as fast as it can.
+	dispatchBulkBytes = 1 << 20
 
-	// dispatchBehindBytes is how far a replica's dispatcher may fall behind while
-	// it leaves the processors to others: so much more is looked at after a crash.
+	// dispatchBehindBytes is how far a replica's dispatcher falls behind meanwhile:
+	// so much more is looked at after a crash.
 	dispatchBehindBytes = 512 << 20
 )
 
 // dispatcher follows the end of the log and puts each complete record into its
 // consume queue, on a master and on a replica alike. On a replica it is also
 // the one who looks at what was received: structure, position and checksum of
-// every record. It stops for good at the first damage. Where records come in
-// bulk, a replica is to receive first and to look later, as long as nobody waits
-// for that and a core is not idle anyway: see stepsBack.
+// every record. It stops for good at the first damage. While records come in bulk,
+// a replica receives first and looks later: see putsOff.
 //
 // Invariant: every record below Offset is in its queue, committed; Offset is a
 // record's border. RocketMQ ReputMessageService.
@@ -78,7 +77,6 @@ type dispatcher struct {
 	// The dispatching goroutine's alone.
 	buf       []byte
 	at        int64 // records below it are in their queues, or wait to be written there
-	low       bool  // the goroutine's thread leaves the processors to others
 	stuck     bool  // damage was met
 	opening   bool  // catchUp runs: a queue that is not there may have been lost
 	rescanned bool  // from the first byte, because a queue had a gap
@@ -109,7 +107,7 @@ func (d *dispatcher) stop() {
 	}
 	close(d.stopped)
 	<-d.done
-	d.done, d.low = nil, false
+	d.done = nil
 	d.asleep.Store(false)
 }
 
@@ -155,7 +153,7 @@ func (d *dispatcher) wake() {
 }
 
 // hurry says that somebody waits for the records that are there, so that the
-// pause between passes is left out and nobody else comes first.
+// pause between passes is left out and nothing is put off.
 func (d *dispatcher) hurry() {
 	d.needed.Store(d.log.end.Load())
 	d.wake()
@@ -192,47 +190,25 @@ func (d *dispatcher) announce() {
 func (d *dispatcher) run() {
 	defer close(d.done)
 	d.resting.Store(false)
-	for more := true; more; {
-		if d.low {
-			atLowPriority(func() { more = d.follow() })
-		} else {
-			more = d.follow()
-		}
-	}
-}
-
-// follow dispatches until it is stopped, which is false, or low has changed.
-func (d *dispatcher) follow() bool {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
-	bulk := d.log.opts.Monotonic()
+	last := d.log.end.Load()
 	for {
-		from := d.offset.Load()
+		before, end := d.offset.Load(), d.log.end.Load()
+		grown := end - last
+		last = end
 		var err error
-		for more := true; more && err == nil && d.stepsBack(from) == d.low; {
+		for more := true; more && err == nil && !d.putsOff(grown); {
 			more, err = d.some()
-		}
-		if d.stepsBack(from) != d.low {
-			d.low = !d.low
-			return true
-		}
-		if d.low {
-			switch now := d.log.opts.Monotonic(); {
-			case d.offset.Load()-from >= dispatchChunkBytes:
-				bulk = now
-			case now.Sub(bulk) >= dispatchBulkEnds:
-				d.low = false
-				return true
-			}
 		}
 		wait := dispatchPause
 		switch {
 		case err != nil:
 			d.warn("consume queues cannot be written, trying again", err)
 			wait = dispatchRetry
-		case d.offset.Load() == from:
-			if !d.sleep(pause) {
-				return false
+		case d.offset.Load() == before && !d.putsOff(grown):
+			if !d.sleep() {
+				return
 			}
 			continue
 		}
@@ -241,28 +217,23 @@ func (d *dispatcher) follow() bool {
 		case <-pause.C:
 		case <-d.hurried:
 		case <-d.stopped:
-			return false
+			return
 		}
 	}
 }
 
-// stepsBack tells whether the dispatcher leaves the processors to others, in a pass
-// that began at an offset: on a replica, once records come in bulk, while nobody
-// waits for them and it is not too far behind.
-func (d *dispatcher) stepsBack(from int64) bool {
-	at, end := d.offset.Load(), d.log.end.Load()
-	if end-at > dispatchBehindBytes {
-		d.needed.Store(end)
-	}
-	if !d.log.replica.Load() || at < d.needed.Load() {
-		return false
-	}
-	return d.low || at-from >= dispatchChunkBytes
+// putsOff tells whether records wait though they are there, in a log that has grown
+// by so many bytes since the last pass: on a replica that gets its master's log in
+// bulk and has better to do, while nobody waits for them and they are not too many.
+// On few cores the stream would stand still while they are looked at.
+func (d *dispatcher) putsOff(grown int64) bool {
+	at := d.offset.Load()
+	return grown >= dispatchBulkBytes && d.log.replica.Load() && at >= d.needed.Load() &&
+		d.log.end.Load()-at < dispatchBehindBytes
 }
 
-// sleep waits until the log has grown, or the bulk is over for which the dispatcher
-// has a thread; false when it is to stop.
-func (d *dispatcher) sleep(timer *time.Timer) bool {
+// sleep waits until the log has grown; false when it is to stop.
+func (d *dispatcher) sleep() bool {
 	if cap(d.buf) > dispatchBufferBytes {
 		d.buf = nil
 	}
@@ -274,19 +245,13 @@ func (d *dispatcher) sleep(timer *time.Timer) bool {
 	d.resting.Store(true)
 	d.announce()
 	defer d.resting.Store(false)
-	var over <-chan time.Time
-	if d.low {
-		timer.Reset(dispatchBulkEnds)
-		over = timer.C
-	}
 	select {
 	case <-d.woken:
-	case <-over:
+		d.asleep.Store(false)
+		return true
 	case <-d.stopped:
 		return false
 	}
-	d.asleep.Store(false)
-	return true
 }
 
 // catchUp dispatches what the log holds, on the caller's goroutine: before

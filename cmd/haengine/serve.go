@@ -9,10 +9,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -99,31 +97,10 @@ func serve(ctx context.Context, n *nodeSettings, logger *slog.Logger, stdout io.
 	}
 }
 
-// processors is GOMAXPROCS as Go or the environment chose it.
-var processors = sync.OnceValue(func() int { return runtime.GOMAXPROCS(0) })
-
-// takeProcessors gives the runtime one more for each who keeps one without using it,
-// unless the environment says how many: what the log and its replicas have to do would wait
-// for the runtime's monitor to take it away. A loop of gnet's keeps one while it waits for
-// clients, and a slave's dispatcher while the kernel lets others run first.
-// Go no longer follows changes of the quota then.
-func (n *nodeSettings) takeProcessors() {
-	more := 0
-	if n.clients.listen != "" {
-		more += remoting.DefaultLoops()
-	}
-	if n.Role == engine.Slave {
-		more++
-	}
-	if more > 0 && os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(processors() + more)
-	}
-}
-
 // runNode opens the store, serves until ctx ends, and closes everything in the
 // reverse order.
 func runNode(ctx context.Context, n *nodeSettings, logger *slog.Logger, stdout io.Writer) error {
-	n.takeProcessors()
+	n.clients.takeProcessors()
 	metrics := newNodeMetrics()
 	adm, err := openAdmin(n.adminListen, n.Options, metrics.registry, logger)
 	if err != nil {
