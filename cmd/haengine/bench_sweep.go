@@ -60,7 +60,7 @@ func sweepAxes() []sweepAxis {
 			most: 1e8, unit: "puts/s", set: func(o *benchOptions, v int64) { o.rate, o.producers, o.outstanding = float64(v), 1, 1 },
 		},
 		{
-			name: "lag", short: "How late an asynchronous replica is, against load", values: "1000,10000,50000,100000,0",
+			name: "lag", short: "How late an asynchronous replica is, against load", values: "1000,10000,50000,100000,200000,400000,0",
 			long: "Every few milliseconds one put waits until the replica has it, which is what the lag is: the latencies are\ntheirs. The rate 0 is as many as one producer can.",
 			most: 1e8, unit: "puts/s", set: func(o *benchOptions, v int64) { o.rate, o.producers, o.outstanding = float64(v), 1, 1 }, lag: true,
 		},
