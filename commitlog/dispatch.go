@@ -32,12 +32,12 @@ const (
 	// dispatchRetry is the time between tries to write to the queues.
 	dispatchRetry = time.Second
 
-	// dispatchBulkBytes is by how much a replica's log grows in a dispatchPause when
-	// its master sends as fast as it can.
-	dispatchBulkBytes = 1 << 20
+	// dispatchBulkRate is how many bytes a second come at least when a master sends
+	// as fast as it can.
+	dispatchBulkRate = 1 << 30
 
-	// dispatchBehindBytes is how far a replica's dispatcher falls behind meanwhile:
-	// so much more is looked at after a crash.
+	// dispatchBehindBytes is how far a replica's dispatcher falls behind meanwhile,
+	// half a second at most: so much more is looked at after a crash.
 	dispatchBehindBytes = 512 << 20
 )
 
@@ -45,7 +45,7 @@ const (
 // consume queue, on a master and on a replica alike. On a replica it is also
 // the one who looks at what was received: structure, position and checksum of
 // every record. It stops for good at the first damage. While records come in bulk,
-// a replica receives first and looks later: see putsOff.
+// a replica receives first and looks later: see mayWait.
 //
 // Invariant: every record below Offset is in its queue, committed; Offset is a
 // record's border. RocketMQ ReputMessageService.
@@ -100,7 +100,7 @@ func (d *dispatcher) start() {
 	go d.run()
 }
 
-// stop ends it after the step it is in. It may be started again. One caller.
+// stop ends it after what it commits together. It may be started again. One caller.
 func (d *dispatcher) stop() {
 	if d.done == nil {
 		return
@@ -155,7 +155,7 @@ func (d *dispatcher) wake() {
 // hurry says that somebody waits for the records that are there, so that the
 // pause between passes is left out and nothing is put off.
 func (d *dispatcher) hurry() {
-	d.needed.Store(d.log.end.Load())
+	raise(&d.needed, d.log.end.Load())
 	d.wake()
 	signal(d.hurried)
 }
@@ -192,21 +192,13 @@ func (d *dispatcher) run() {
 	d.resting.Store(false)
 	pause := time.NewTimer(0)
 	defer pause.Stop()
-	last := d.log.end.Load()
-	for {
-		before, end := d.offset.Load(), d.log.end.Load()
-		grown := end - last
-		last = end
-		var err error
-		for more := true; more && err == nil && !d.putsOff(grown); {
-			more, err = d.some()
-		}
-		wait := dispatchPause
-		switch {
-		case err != nil:
-			d.warn("consume queues cannot be written, trying again", err)
-			wait = dispatchRetry
-		case d.offset.Load() == before && !d.putsOff(grown):
+	since, last := d.log.opts.Monotonic(), d.log.end.Load()
+	for !d.stopping() {
+		now, end := d.log.opts.Monotonic(), d.log.end.Load()
+		bulk := end > last && float64(end-last) >= dispatchBulkRate*now.Sub(since).Seconds()
+		since, last = now, end
+		wait := d.turn(bulk)
+		if wait == 0 {
 			if !d.sleep() {
 				return
 			}
@@ -217,19 +209,47 @@ func (d *dispatcher) run() {
 		case <-pause.C:
 		case <-d.hurried:
 		case <-d.stopped:
-			return
 		}
 	}
 }
 
-// putsOff tells whether records wait though they are there, in a log that has grown
-// by so many bytes since the last pass: on a replica that gets its master's log in
-// bulk and has better to do, while nobody waits for them and they are not too many.
-// On few cores the stream would stand still while they are looked at.
-func (d *dispatcher) putsOff(grown int64) bool {
-	at := d.offset.Load()
-	return grown >= dispatchBulkBytes && d.log.replica.Load() && at >= d.needed.Load() &&
-		d.log.end.Load()-at < dispatchBehindBytes
+func (d *dispatcher) stopping() bool {
+	select {
+	case <-d.stopped:
+		return true
+	default:
+		return false
+	}
+}
+
+// turn dispatches what there is, in bulk only what may not wait, and says how long
+// to pause then; 0: there was nothing.
+func (d *dispatcher) turn(bulk bool) time.Duration {
+	before := d.offset.Load()
+	for more := true; more; {
+		if bulk && d.mayWait() {
+			return dispatchPause
+		}
+		var err error
+		if more, err = d.some(); err != nil {
+			d.warn("consume queues cannot be written, trying again", err)
+			return dispatchRetry
+		}
+		more = more && !d.stopping()
+	}
+	if d.offset.Load() == before {
+		return 0
+	}
+	return dispatchPause
+}
+
+// mayWait tells whether records that come in bulk are left for later: on a replica,
+// which has better to do, while nobody waits for them and they are not too many. On few
+// cores the stream would stand still while they are looked at.
+func (d *dispatcher) mayWait() bool {
+	at, awaited := d.offset.Load(), d.log.opts.Awaited
+	return d.log.replica.Load() && at >= d.needed.Load() && d.log.end.Load()-at < dispatchBehindBytes &&
+		d.failure.Load() == nil && (awaited == nil || !awaited())
 }
 
 // sleep waits until the log has grown; false when it is to stop.

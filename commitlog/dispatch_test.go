@@ -326,60 +326,6 @@ func TestUnitsOfManyRecordsAreWrittenTogether(t *testing.T) {
 	}
 }
 
-// What a dispatcher leaves for later.
-func TestReplicaPutsOffWhatComesInBulk(t *testing.T) {
-	const bulk, at = dispatchBulkBytes, 1000
-	for _, c := range []struct {
-		name        string
-		master      bool
-		grown       int64
-		needed, end int64
-		want        bool
-	}{
-		{"replica, in bulk", false, bulk, 0, at + bulk, true},
-		{"replica, slower", false, bulk - 1, 0, at + bulk, false},
-		{"replica, the stream pauses", false, 0, 0, at + 100*bulk, false},
-		{"master", true, bulk, 0, at + bulk, false},
-		{"somebody waits", false, bulk, at + 1, at + bulk, false},
-		{"somebody waited, for what is dispatched", false, bulk, at, at + bulk, true},
-		{"as many as may wait", false, bulk, 0, at + dispatchBehindBytes - 1, true},
-		{"too many", false, bulk, 0, at + dispatchBehindBytes, false},
-	} {
-		l := &Log{}
-		l.end.Store(c.end)
-		l.replica.Store(!c.master)
-		d := newDispatcher(l, at)
-		d.needed.Store(c.needed)
-		if got := d.putsOff(c.grown); got != c.want {
-			t.Errorf("%s: %v", c.name, got)
-		}
-	}
-}
-
-// A stream in bulk that pauses, or that somebody waits for, leaves nothing behind.
-func TestWhatWasPutOffIsDispatchedInTheEnd(t *testing.T) {
-	source := twinOptions(NewTwin(1))
-	source.SegmentBytes = 32 << 20
-	from := mustOpen(t, source)
-	for from.EndOffset() < source.SegmentBytes/2 {
-		mustPut(t, from, "topic", 0, 4000)
-	}
-	for _, hurry := range []bool{false, true} {
-		o := twinOptions(NewTwin(1))
-		o.SegmentBytes = source.SegmentBytes
-		l := mustOpen(t, o)
-		replicate(t, from, l, from.EndOffset(), 4<<20)
-		if hurry {
-			awaitDispatch(t, l)
-		}
-		awaitOffset(t, l, from.EndOffset())
-		if l.DispatchedOffset() != l.EndOffset() {
-			t.Errorf("dispatched to %d of %d, somebody waits: %v", l.DispatchedOffset(), l.EndOffset(), hurry)
-		}
-		checkQueues(t, l)
-	}
-}
-
 // A full disk under the queues is no end: records wait, and go on into the
 // queues when there is space again.
 func TestFullDiskOnlyDelaysTheQueues(t *testing.T) {

@@ -148,7 +148,7 @@ type File interface {
 	Populate(off, n int64) error
 
 	// Forget takes the pages that lie in [off, off+n) out of a mapping, not out of memory:
-	// the next access of one maps it again, with those around it. A page that is
+	// the next read of one maps it again, with those around it, the next write it alone. A page that is
 	// mapped costs the Sync that writes it a word to all processors.
 	Forget(off, n int64) error
 

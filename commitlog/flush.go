@@ -27,8 +27,8 @@ type flusher struct {
 	mu        sync.Mutex
 	rewriteTo int64         // guarded by mu: recovered bytes below are written again before they are synced
 	thorough  time.Time     // the goroutine's: when everything was flushed last
-	took      time.Duration // guarded by mu: by the last sync
-	came      int64         // guarded by mu: bytes from where the last sync began to where the log ended when it was over
+	took      time.Duration // the goroutine's: by the last sync
+	came      int64         // the goroutine's: bytes from where the last sync began to what was asked for when it was over
 
 	border    atomic.Int64 // a record's border below which every byte is durable
 	timestamp atomic.Int64 // ms: records stored before it are durable
@@ -70,22 +70,25 @@ func (f *flusher) run() {
 
 // serve flushes, if somebody asked for it, and tells whether it did.
 func (f *flusher) serve() bool {
-	return min(f.wanted.Load(), f.log.end.Load()) > f.log.flushed.Load() && f.pass()
+	return f.asked() > f.log.flushed.Load() && f.pass()
 }
+
+// asked is up to where somebody asked for a flush.
+func (f *flusher) asked() int64 { return min(f.wanted.Load(), f.log.end.Load()) }
 
 // gather waits a moment for those whom the last sync served to come again before
 // the next begins: each would serve only half of them otherwise, those who came
-// during the one before. It waits for as many bytes as came from the beginning of the
-// last sync to its end, while some come, and at most for half of its time. What PostgreSQL's
-// commit_delay is for, without a time to set.
+// during the one before. It waits for as many bytes as were asked for from the beginning of
+// the last sync to its end, while more are, and for half of the last sync's time at most, unless
+// those whom it lets go first take longer. What PostgreSQL's commit_delay is for, without a time to set.
 func (f *flusher) gather() {
 	l, now := f.log, f.log.opts.Monotonic
-	began, end := now(), l.end.Load()
-	grown := began
-	for at := began; end-l.flushed.Load() < f.came && at.Sub(grown) < gatherQuiet && at.Sub(began) < f.took/2; at = now() {
+	began, asked := now(), f.asked()
+	grown, limit := began, min(f.took/2, gatherLimit)
+	for at := began; asked-l.flushed.Load() < f.came && at.Sub(grown) < gatherQuiet && at.Sub(began) < limit; at = now() {
 		runtime.Gosched() // to those who were woken
-		if e := l.end.Load(); e != end {
-			end, grown = e, at
+		if to := f.asked(); to != asked {
+			asked, grown = to, at
 		}
 	}
 }
@@ -130,12 +133,7 @@ func (f *flusher) stop() {
 // Any goroutine, does not block.
 func (l *Log) RequestFlush(offset int64) {
 	f := l.flusher
-	for {
-		old := f.wanted.Load()
-		if offset <= old || f.wanted.CompareAndSwap(old, offset) {
-			break
-		}
-	}
+	raise(&f.wanted, offset)
 	if offset > l.flushed.Load() {
 		signal(f.kick)
 	}
@@ -219,7 +217,7 @@ func (f *flusher) pass() bool {
 			f.announce()
 			return false
 		}
-		f.came = l.end.Load() - from
+		f.came = f.asked() - from
 		l.flushed.Store(to)
 		l.window.synced(to - from)
 		from = to
@@ -238,8 +236,13 @@ func (f *flusher) pass() bool {
 	return true
 }
 
-// gatherQuiet is for how long nobody came when nobody is waited for any more.
-const gatherQuiet = 20 * time.Microsecond
+const (
+	// gatherQuiet is for how long nobody came when nobody is waited for any more.
+	gatherQuiet = 20 * time.Microsecond
+
+	// gatherLimit is how long others are waited for however slow the disk is.
+	gatherLimit = time.Millisecond
+)
 
 // sync makes [from, to) of a segment durable. Bytes that a recovery found are
 // written again first: if the process before us saw an fsync fail, they may be

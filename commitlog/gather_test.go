@@ -24,7 +24,8 @@ func TestFlusherGathersThoseWhoComeAgain(t *testing.T) {
 		{"they come, but slowly", 200 * µs, 100, 4, 15 * µs, 100 * µs, 6},
 		{"too slowly", 200 * µs, 8, 4, 30 * µs, gatherQuiet, 0},
 		{"the disk is faster than they", 10 * µs, 8, 4, 2 * µs, 5 * µs, 2},
-		{"a clock that stands still", 0, 8, 4, 0, 0, 0},
+		{"a slow disk", time.Second, 8000, 4, 15 * µs, gatherLimit, 66},
+		{"the last sync took no time", 0, 8, 4, 0, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var l *Log
@@ -37,7 +38,7 @@ func TestFlusherGathersThoseWhoComeAgain(t *testing.T) {
 					return clock
 				}
 				if passed := clock.Sub(gathering); c.every > 0 && passed > 0 && passed%c.every == 0 {
-					mustPut(t, l, "topic", 0, 100)
+					l.RequestFlush(mustPut(t, l, "topic", 0, 100).EndOffset)
 					came++
 				}
 				now := clock
@@ -48,7 +49,7 @@ func TestFlusherGathersThoseWhoComeAgain(t *testing.T) {
 			record := mustPut(t, l, "topic", 0, 100).EndOffset
 			must(t, l.Flush())
 			for range c.there {
-				mustPut(t, l, "topic", 0, 100)
+				l.RequestFlush(mustPut(t, l, "topic", 0, 100).EndOffset)
 			}
 			l.flusher.took, l.flusher.came = c.took, record*int64(c.came)
 			gathering = clock
@@ -70,7 +71,7 @@ func TestFlusherExpectsWhomItServedAndWhoWaits(t *testing.T) {
 	late := 0
 	disk.before = func() {
 		for ; late > 0; late-- {
-			mustPut(t, l, "topic", 0, 100)
+			l.RequestFlush(mustPut(t, l, "topic", 0, 100).EndOffset)
 		}
 	}
 	o := twinOptions(nil)
@@ -83,11 +84,17 @@ func TestFlusherExpectsWhomItServedAndWhoWaits(t *testing.T) {
 	}
 	late = 2
 	l.RequestFlush(l.EndOffset())
-	l.Work(FlushWorker)
+	if !l.flusher.serve() || l.FlushedOffset() != 4*record {
+		t.Errorf("flushed to %d, want four records of %d", l.FlushedOffset(), record)
+	}
 	if got := l.flusher.came; got != 5*record {
 		t.Errorf("%d bytes are waited for, want five records of %d", got, record)
 	}
-	if l.FlushedOffset() != 4*record {
-		t.Errorf("flushed to %d, want four records of %d", l.FlushedOffset(), record)
+	mustPut(t, l, "topic", 0, 100) // and nobody waits for it
+	if !l.flusher.serve() || l.FlushedOffset() != 7*record {
+		t.Errorf("flushed to %d, want seven records of %d", l.FlushedOffset(), record)
+	}
+	if got := l.flusher.came; got != 2*record {
+		t.Errorf("%d bytes are waited for, want two records of %d", got, record)
 	}
 }

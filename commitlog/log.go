@@ -227,10 +227,13 @@ func (l *Log) Queues() []QueueID {
 }
 
 // sawTimestamp raises the store time of the last record.
-func (l *Log) sawTimestamp(ms int64) {
+func (l *Log) sawTimestamp(ms int64) { raise(&l.timestamp, ms) }
+
+// raise stores a value that is above what is there.
+func raise(a *atomic.Int64, v int64) {
 	for {
-		old := l.timestamp.Load()
-		if ms <= old || l.timestamp.CompareAndSwap(old, ms) {
+		old := a.Load()
+		if v <= old || a.CompareAndSwap(old, v) {
 			return
 		}
 	}
@@ -275,7 +278,7 @@ func (l *Log) shutdown() error {
 }
 
 // dispatchedAtClose is how long Close waits for the dispatcher. It is behind
-// by a moment only, unless something is wrong; then the abort file stays.
+// by a fraction of a second at most, unless something is wrong; then the abort file stays.
 const dispatchedAtClose = 10 * time.Second
 
 // finish writes what the next Open wants to find.

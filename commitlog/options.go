@@ -32,7 +32,7 @@ type Options struct {
 	FlushPages    int           // 4: an interval with fewer dirty 4 KiB pages is left out (flushCommitLogLeastPages)
 
 	Preallocate   bool  // reserve a segment's bytes on the disk when it is made
-	PopulateBytes int64 // window ahead of the end whose pages are there and mapped; 0: none
+	PopulateBytes int64 // window ahead of the end whose pages are there, and mapped unless each few records are synced; 0: none
 	Mlock         bool  // keep the open segment's touched pages in memory
 
 	Retention      time.Duration // age of a segment's last record after which it goes; 0: keep all
@@ -51,10 +51,11 @@ type Options struct {
 	// Manual starts no goroutine: the owner has the work done by Log.Work, so
 	// that a run can be replayed step by step. For simulations.
 	Manual    bool
-	Monotonic func() time.Time // what intervals are measured with; it never goes back; nil: time.Now
+	Monotonic func() time.Time // what intervals are measured with; it never goes back, nor stands still unless Manual; nil: time.Now
 
 	OnFlushed      func(offset int64)      // FlushedOffset moved; the flusher's goroutine
 	OnDispatched   func(offset int64)      // DispatchedOffset moved; the dispatcher's goroutine
+	Awaited        func() bool             // somebody follows DispatchedOffset: a replica's dispatcher puts nothing off; its goroutine
 	OnFsync        func(d time.Duration)   // each fdatasync of the log
 	OnSegmentReady func()                  // after ErrSegmentPending: Reserve may go on, or say why not
 	OnTrouble      func(err error)         // once: the log takes no more writes, and err is why

@@ -9,7 +9,7 @@ import (
 
 // window keeps a few MiB ahead of the end ready to be written: zeros are written
 // there through the file, and their pages are mapped, on a goroutine of its own,
-// so that appends and receives do not fault. A write makes large folios of the
+// so that appends and receives do not fault; where syncs are small they are not mapped. A write makes large folios of the
 // size asked for, where a fault reads ahead as much as the device is set to, and
 // whoever faulted waits for all of it. Never a whole segment: these pages are
 // dirty, and the next fdatasync writes them.
@@ -40,8 +40,8 @@ const (
 	// writes a folio as a whole when a byte of it is synced.
 	windowStep = 64 << 10
 
-	// windowRefill is the part of a window that is used up when it is filled again: the
-	// sync that takes a refill to the disk takes the longer the more it is.
+	// A window is filled again when one of windowRefill parts of it is used up: the sync
+	// that takes a refill to the disk takes the longer the more it is.
 	windowRefill = 8
 
 	// windowOff is up to where all is ready in a window that has nothing to do.
@@ -232,7 +232,8 @@ func (w *window) stepLocked(end int64) bool {
 	// A file that somebody has cut is not to grow again: that would hide it.
 	if f := s.opened.Load(); s.checkSize(f.file) == nil {
 		_, _ = f.file.WriteAt(windowZeros[:to-from], from-s.base)
-		if !w.vain.Load() {
+		// A burst behind a quiet time is not met by a sync soon, whatever the last ones were.
+		if !w.vain.Load() || end-w.log.flushed.Load() >= w.bytes/windowRefill {
 			_ = f.file.Populate(from-s.base, to-from)
 		}
 	}

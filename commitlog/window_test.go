@@ -111,7 +111,7 @@ func TestWindowIsPopulatedAgainAfterALargeSyncOnly(t *testing.T) {
 func TestPagesAreNotMappedAheadOfSmallSyncs(t *testing.T) {
 	const bytes = 256 << 10
 	l, disk := openWindow(t, bytes)
-	l.window.await(t, bytes/2)
+	l.window.await(t, bytes)
 	fill := func(n, each int64) (populated int64) {
 		before := disk.populated.Load()
 		for to := l.EndOffset() + n; l.EndOffset() < to; {
@@ -126,6 +126,13 @@ func TestPagesAreNotMappedAheadOfSmallSyncs(t *testing.T) {
 	fill(8000, 8000) // the window learns it
 	if n := fill(bytes, 8000); n != 0 {
 		t.Errorf("%d bytes were populated beside syncs of 8 kB", n)
+	}
+	before := disk.populated.Load()
+	for to := l.EndOffset() + bytes; l.EndOffset() < to; {
+		l.window.await(t, mustPut(t, l, "topic", 0, 4000).EndOffset+bytes/2)
+	}
+	if n := disk.populated.Load() - before; n == 0 {
+		t.Error("nothing was populated in a burst behind small syncs")
 	}
 	fill(bytes/4, bytes/4)
 	if n := fill(bytes, bytes/4); n == 0 {

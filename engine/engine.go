@@ -138,7 +138,7 @@ func (e *Engine) open() error {
 		Retention: o.Retention, RetentionDisk: o.RetentionDisk, RetentionGiven: o.RetentionGiven,
 		Limits: commitlog.Limits{BodyBytes: o.MaxBody}, StoreHost: o.StoreHost, QueueFileBytes: o.QueueFile,
 		Logger: o.Logger, OnRecovery: o.OnRecovery, OnFsync: o.Metrics.Fsync,
-		OnFlushed: e.flushed, OnDispatched: e.dispatched, OnSegmentReady: e.segmentReady, OnTrouble: e.diskTrouble,
+		OnFlushed: e.flushed, OnDispatched: e.dispatched, Awaited: e.passesOn, OnSegmentReady: e.segmentReady, OnTrouble: e.diskTrouble,
 	})
 	if err != nil {
 		return err
@@ -324,6 +324,12 @@ func (e *Engine) dispatched(int64) {
 		e.progress.wake()
 	}
 	e.moved(VisibleAppended)
+}
+
+// passesOn tells whether this node has replicas.
+func (e *Engine) passesOn() bool {
+	senders := e.senders.Load()
+	return senders != nil && len(*senders) > 0
 }
 
 func (e *Engine) segmentReady() {

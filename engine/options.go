@@ -66,7 +66,7 @@ type Options struct {
 	Spin             time.Duration
 
 	NoPreallocate bool  // leave segment files sparse
-	PopulateBytes int64 // window ahead of the log's end whose pages are there and mapped; 0: 4 MiB, negative: none
+	PopulateBytes int64 // window ahead of the log's end whose pages are there, and mapped unless each few records are synced; 0: 4 MiB, negative: none
 	Mlock         bool  // lock the open segment in memory
 
 	FlushInterval time.Duration // 0: 500 ms (flushIntervalCommitLog)
