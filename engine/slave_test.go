@@ -385,3 +385,18 @@ func TestDamageFoundAtTheOpeningEndsReplicationAndIsNamed(t *testing.T) {
 		t.Fatalf("a damaged store is shown as %d replicas", n)
 	}
 }
+
+// A slave says whether replicas of its own follow what its dispatcher has looked at:
+// it puts nothing off then.
+func TestSlaveKnowsThatItIsFollowed(t *testing.T) {
+	m := openMaster(t, Options{Role: SyncMaster})
+	s := openSlave(t, m, Options{HAListen: "127.0.0.1:0"})
+	waitReplicas(t, m, 1)
+	if s.passesOn() {
+		t.Error("it is followed by nobody")
+	}
+	last := openSlave(t, s, Options{})
+	eventually(t, "it is followed", s.passesOn)
+	shut(t, last)
+	eventually(t, "it is followed no longer", func() bool { return !s.passesOn() })
+}
