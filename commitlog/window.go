@@ -8,11 +8,11 @@ import (
 )
 
 // window keeps a few MiB ahead of the end ready to be written: zeros are written
-// there through the file, and their pages are mapped, on a goroutine of its own,
-// so that appends and receives do not fault; where syncs are small they are not mapped. A write makes large folios of the
-// size asked for, where a fault reads ahead as much as the device is set to, and
-// whoever faulted waits for all of it. Never a whole segment: these pages are
-// dirty, and the next fdatasync writes them.
+// there through the file, and their pages are mapped unless syncs are small, on a
+// goroutine of its own, so that appends and receives do not fault. A write makes
+// large folios of the size asked for, where a fault reads ahead as much as the
+// device is set to, and whoever faulted waits for all of it. Never a whole segment:
+// these pages are dirty, and the next fdatasync writes them.
 //
 // Invariant: nobody writes at or behind ready; whoever wants to, claims before.
 // So zeros never meet a record, and what is there is zero as it was.
