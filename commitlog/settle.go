@@ -89,7 +89,7 @@ func (l *Log) clearBehind(files []segmentFile, end int64) (kept string, err erro
 	if kept, err = l.keepAside(end, f.base+last, fileReader{file: file, base: f.base}); err != nil {
 		return "", err
 	}
-	if err := file.Zero(at, f.size-at); err != nil {
+	if err := file.Zero(at, last-at); err != nil { // no more: a sparse file would grow, on a disk that may be full
 		return "", fmt.Errorf("clear segment %s behind the end: %w", f.path, err)
 	}
 	return kept, file.Sync()

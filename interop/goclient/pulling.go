@@ -73,6 +73,10 @@ func pullQueue(p *place) (result, error) {
 	if err != nil {
 		return nil, err
 	}
+	until(func() bool { // a broker answers a send before the message is in its queue
+		r, err := c.PullFrom(background, queues[0], 9, 4)
+		return err == nil && r.MaxOffset == 10
+	})
 	offsets := []int64{0, 3, 9, 10, 11, 500}
 	pulls, failed := make([]result, len(offsets)), make([]error, len(offsets))
 	var all sync.WaitGroup

@@ -143,6 +143,7 @@ final class Pulling {
         List<MessageQueue> queues = new ArrayList<>(consumer.fetchSubscribeMessageQueues(place.topic));
         queues.sort(null);
         MessageQueue queue = queues.get(0);
+        Place.within(Place.PATIENCE_SECONDS, () -> consumer.maxOffset(queue) == 10); // a broker answers a send before the message is in its queue
         Map<String, Object> pulls = Output.map();
         for (long offset : new long[] {0, 3, 9, 10, 11, 500}) {
             PullResult result = consumer.pull(queue, "*", offset, 4);
