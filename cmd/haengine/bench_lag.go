@@ -51,14 +51,17 @@ func (p *benchPair) copied(offset int64) error {
 	}
 }
 
+// probe looks at the lag until the load ends, and then once if that was too soon.
 func (p *benchPair) probe(ctx context.Context, lags *latencies) error {
 	m := engine.Message{Topic: "bench", QueueID: 3, Body: make([]byte, p.options.size)}
 	tick := time.NewTicker(lagProbe)
 	defer tick.Stop()
-	for {
+	for looked := false; ; looked = true {
 		select {
 		case <-ctx.Done():
-			return nil
+			if looked {
+				return nil
+			}
 		case <-tick.C:
 		}
 		begun := time.Now()
