@@ -193,7 +193,7 @@ func (d *dispatcher) run() {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	since, last := d.log.opts.Monotonic(), d.log.end.Load()
-	for !d.stopping() {
+	for !taken(d.stopped) {
 		now, end := d.log.opts.Monotonic(), d.log.end.Load()
 		bulk := end > last && float64(end-last) >= dispatchBulkRate*now.Sub(since).Seconds()
 		since, last = now, end
@@ -213,15 +213,6 @@ func (d *dispatcher) run() {
 	}
 }
 
-func (d *dispatcher) stopping() bool {
-	select {
-	case <-d.stopped:
-		return true
-	default:
-		return false
-	}
-}
-
 // turn dispatches what there is, in bulk only what may not wait, and says how long
 // to pause then; 0: there was nothing.
 func (d *dispatcher) turn(bulk bool) time.Duration {
@@ -235,7 +226,7 @@ func (d *dispatcher) turn(bulk bool) time.Duration {
 			d.warn("consume queues cannot be written, trying again", err)
 			return dispatchRetry
 		}
-		more = more && !d.stopping()
+		more = more && !taken(d.stopped)
 	}
 	if d.offset.Load() == before {
 		return 0

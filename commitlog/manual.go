@@ -68,7 +68,7 @@ func (l *Log) goes(loop func(), done chan struct{}) {
 	go loop()
 }
 
-// taken takes a signal, if there is one.
+// taken takes a signal, if there is one; a closed channel has one for everybody.
 func taken(c chan struct{}) bool {
 	select {
 	case <-c:
