@@ -124,14 +124,14 @@ func TestABrokerServesProducersAndConsumers(t *testing.T) {
 	if got := ask(t, consumer, &members); string(got.Body) != `{"consumerIdList":["c1"]}` {
 		t.Errorf("members %s", got.Body)
 	}
-	offset := ask(t, consumer, &Command{Code: CodeQueryConsumerOffset, Ext: queueExt("shop", "orders")})
-	if offset.Code != Success || offset.Ext.Text("offset") != "0" {
-		t.Errorf("a new group begins at %d %v", offset.Code, offset.Ext)
-	}
 	until(t, "the messages are in their queue", func() bool {
 		_, end, _ := b.o.Engine.QueueBounds("orders", 1)
 		return end == 3
 	})
+	offset := ask(t, consumer, &Command{Code: CodeQueryConsumerOffset, Ext: queueExt("shop", "orders")})
+	if offset.Code != Success || offset.Ext.Text("offset") != "0" {
+		t.Errorf("a new group begins at %d %v", offset.Code, offset.Ext)
+	}
 	pulled := ask(t, consumer, &Command{Code: CodePullMessage, Ext: pullExt("shop", "orders", 1, 0, 0, 0)})
 	wantCode(t, pulled, Success)
 	if offsets, _ := recordsOf(t, pulled.Body); !slices.Equal(offsets, []int64{0, 1, 2}) {
