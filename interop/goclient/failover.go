@@ -60,9 +60,16 @@ func slavePrepare(p *place) (result, error) {
 		return nil, err
 	}
 	all := until(func() bool { return s.heard.count() >= firstPart })
-	s.running.Suspend() // it gets a few of what is sent now: pulls that wait already end
+	s.running.Suspend()
+	got := result{"heard": all, "distinct": len(s.heard.numbers())}
+	// Pulls that wait already end with the next message: one for each queue, and the rest is left to read.
+	next := firstPart + len(s.queues)
+	if err := p.send(firstPart, next); err != nil {
+		return nil, err
+	}
+	within(silence, func() bool { return s.heard.count() >= next })
 	prepared.Store(p.key(), s)
-	return result{"heard": all, "distinct": len(s.heard.numbers())}, p.send(firstPart, allParts)
+	return got, p.send(next, allParts)
 }
 
 // slaveRunning has the group that was running go on at the slave.

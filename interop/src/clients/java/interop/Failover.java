@@ -70,12 +70,15 @@ final class Failover {
         boolean both = Place.until(() -> heard.count() >= FIRST && gone.count() >= FIRST
             && Pushing.stored(place, leaves) == FIRST && Pushing.stored(place, running) == FIRST);
         leaves.shutdown();
-        running.suspend(); // of what is sent now it gets a few: pulls that wait already end
+        running.suspend();
         DefaultMQProducer producer = place.cluster.configure(new DefaultMQProducer(place.group + "-producer"));
         producer.start();
         List<MessageQueue> queues = place.queues();
         String id = producer.send(new Message(place.topic, "tag", "key-" + FIRST, Place.body(FIRST)), queues.get(FIRST % queues.size())).getOffsetMsgId();
-        place.send(FIRST + 1, ALL);
+        // Pulls that wait already end with the next message: one for each queue, and the rest is left to read.
+        place.send(FIRST + 1, FIRST + queues.size());
+        Place.within(Place.SILENCE_SECONDS, () -> heard.count() >= FIRST + queues.size());
+        place.send(FIRST + queues.size(), ALL);
         prepared.put(place.cluster.servers + " " + place.topic, new Prepared(running, heard, producer, queues, id));
         return Output.map("heard", both, "distinct", gone.numbers().size());
     }
