@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/haengine/haengine/internal/invariant"
@@ -24,24 +23,17 @@ type Appended struct {
 	Offset, EndOffset int64 // of the bytes in the log, half-open
 	QueueOffset       int64 // of the first record, in records; 0 for a prepared or rolled-back transaction
 	StoreTimestamp    int64 // milliseconds
-	Messages          int32
 }
 
 // Encoded is one record, or the records of a batch, ready to be appended but
-// for what only the append knows: offsets and store timestamp. It belongs to
-// the caller from Encode to Release.
+// for what only the append knows: offsets and store timestamp. Release it once.
 type Encoded struct {
-	buf     *bytebufferpool.ByteBuffer
-	records []int32   // where each record begins in buf
-	queue   *queue    // nil: a transaction's record that takes no queue offset
-	at      moment    // when it was encoded
-	began   time.Time // of the log
+	buf   *bytebufferpool.ByteBuffer
+	queue *queue // nil: a transaction's record that takes no queue offset
+	at    moment // when it was encoded
 }
 
-var (
-	encodedPool = sync.Pool{New: func() any { return &Encoded{records: make([]int32, 0, 1)} }}
-	bufferPool  bytebufferpool.Pool
-)
+var bufferPool bytebufferpool.Pool
 
 // Encode checks the message against the limits and encodes it, outside of any
 // lock. The message stays the caller's. What it leaves out is filled in: born
@@ -52,16 +44,17 @@ var (
 // Errors, before anything is written: [ErrMessageIllegal] or
 // [ErrPropertiesTooLong], mostly as a *LimitError; a failure to make a new
 // consume queue's directory.
-func (l *Log) Encode(m *Message) (*Encoded, error) {
-	if err := l.opts.Limits.Validate(m, l.segmentBytes.Load()); err != nil {
-		return nil, err
+func (l *Log) Encode(m *Message) (Encoded, error) {
+	size, err := l.opts.Limits.check(m, l.segmentBytes.Load())
+	if err != nil {
+		return Encoded{}, err
 	}
-	e := l.newEncoded()
-	l.encode(e, m)
+	e := Encoded{buf: bufferPool.Get(), at: l.now()}
+	l.encode(&e, m, size)
 	if queued(m.SysFlag) {
-		if err := l.findQueue(e, m); err != nil {
+		if e.queue, err = l.findQueue(m); err != nil {
 			e.Release()
-			return nil, err
+			return Encoded{}, err
 		}
 	}
 	return e, nil
@@ -69,46 +62,36 @@ func (l *Log) Encode(m *Message) (*Encoded, error) {
 
 // EncodeBatch is Encode for messages of one topic and queue, which get
 // consecutive queue offsets, one store timestamp and a place in one segment.
-func (l *Log) EncodeBatch(messages []*Message) (*Encoded, error) {
+func (l *Log) EncodeBatch(messages []*Message) (Encoded, error) {
 	if err := l.opts.Limits.ValidateBatch(messages, l.segmentBytes.Load()); err != nil {
-		return nil, err
+		return Encoded{}, err
 	}
-	e := l.newEncoded()
+	e := Encoded{buf: bufferPool.Get(), at: l.now()}
 	for _, m := range messages {
-		l.encode(e, m)
+		size, _ := RecordSize(m) // ValidateBatch has asked before
+		l.encode(&e, m, size)
 	}
-	if err := l.findQueue(e, messages[0]); err != nil {
+	var err error
+	if e.queue, err = l.findQueue(messages[0]); err != nil {
 		e.Release()
-		return nil, err
+		return Encoded{}, err
 	}
 	return e, nil
 }
 
-func (l *Log) newEncoded() *Encoded {
-	e := encodedPool.Get().(*Encoded)
-	e.buf, e.at = bufferPool.Get(), l.now()
-	e.began = l.began
-	return e
-}
-
-// Release gives the buffers back; e must not be used afterwards.
-func (e *Encoded) Release() {
-	bufferPool.Put(e.buf)
-	e.buf, e.records, e.queue = nil, e.records[:0], nil
-	encodedPool.Put(e)
-}
+// Release gives the buffer back; neither e nor a copy of it may be used afterwards.
+func (e Encoded) Release() { bufferPool.Put(e.buf) }
 
 // Restamp makes now the time that e was encoded, after a wait.
 func (l *Log) Restamp(e *Encoded) { e.at = l.now() }
 
-// At is when it was encoded. It has a reading of the monotonic clock, its wall time is
-// of no use.
-func (e *Encoded) At() time.Time { return e.began.Add(e.at.since) }
+// At is when it was encoded, since [Log.Began] and by the monotonic clock.
+func (e Encoded) At() time.Duration { return e.at.since }
 
 // Bytes is how much of the log the records take.
-func (e *Encoded) Bytes() int { return len(e.buf.B) }
+func (e Encoded) Bytes() int { return len(e.buf.B) }
 
-func (l *Log) encode(e *Encoded, m *Message) {
+func (l *Log) encode(e *Encoded, m *Message, size int) {
 	c := *m
 	if c.BornTimestamp == 0 {
 		c.BornTimestamp = e.at.ms
@@ -118,8 +101,7 @@ func (l *Log) encode(e *Encoded, m *Message) {
 	}
 	c.StoreHost = l.opts.StoreHost
 	c.QueueOffset, c.PhysicalOffset, c.StoreTimestamp = 0, 0, 0 // patched by the append
-	e.records = append(e.records, int32(len(e.buf.B)))
-	e.buf.B = AppendRecord(e.buf.B, &c)
+	e.buf.B = appendRecord(e.buf.B, &c, size)
 }
 
 // queued tells whether a record with these flags takes a queue offset
@@ -129,15 +111,15 @@ func queued(sysFlag int32) bool {
 	return t != FlagTransactionPrepared && t != FlagTransactionRollback
 }
 
-func (l *Log) findQueue(e *Encoded, m *Message) error {
-	if e.queue = l.queues.lookup(QueueID{Topic: m.Topic, ID: m.QueueID}); e.queue != nil {
-		return nil
+func (l *Log) findQueue(m *Message) (*queue, error) {
+	if q := l.queues.lookup(QueueID{Topic: m.Topic, ID: m.QueueID}); q != nil {
+		return q, nil
 	}
-	var err error
-	if e.queue, err = l.queues.queue([]byte(m.Topic), m.QueueID); err != nil {
-		return fmt.Errorf("consume queue %s/%d: %w", m.Topic, m.QueueID, err)
+	q, err := l.queues.queue([]byte(m.Topic), m.QueueID)
+	if err != nil {
+		return nil, fmt.Errorf("consume queue %s/%d: %w", m.Topic, m.QueueID, err)
 	}
-	return nil
+	return q, nil
 }
 
 // Append puts the records at the end of the log and returns where they are.
@@ -148,7 +130,7 @@ func (l *Log) findQueue(e *Encoded, m *Message) error {
 // Errors, nothing having been written: [ErrReadOnly], [ErrClosed], [ErrBusy],
 // [ErrSegmentUnavailable] (the next append tries again), or the *CorruptError
 // of a segment that somebody has cut.
-func (l *Log) Append(e *Encoded, s Sequencer) (Appended, error) {
+func (l *Log) Append(e Encoded, s Sequencer) (Appended, error) {
 	now := e.at
 	if !l.append.TryLock() {
 		if err := l.checkBusy(); err != nil {
@@ -268,21 +250,19 @@ func (l *Log) rollLocked(next *segment) {
 }
 
 // putLocked copies the records to the end and publishes it.
-func (l *Log) putLocked(e *Encoded, s Sequencer, now moment) (Appended, error) {
+func (l *Log) putLocked(e Encoded, s Sequencer, now moment) (Appended, error) {
 	a := &l.append
 	result := Appended{
 		Offset: a.end, EndOffset: a.end + int64(len(e.buf.B)),
-		StoreTimestamp: max(now.ms, l.timestamp.Load()), Messages: int32(len(e.records)),
+		StoreTimestamp: max(now.ms, l.timestamp.Load()),
 	}
 	if e.queue != nil {
 		result.QueueOffset = e.queue.nextOffset()
 	}
-	for i, at := range e.records {
-		queueOffset := result.QueueOffset
-		if e.queue != nil {
-			queueOffset += int64(i)
-		}
-		patchRecord(e.buf.B[at:], queueOffset, a.end+int64(at), result.StoreTimestamp)
+	records := int64(0)
+	for b := e.buf.B; len(b) > 0; records++ {
+		patchRecord(b, result.QueueOffset+records, result.EndOffset-int64(len(b)), result.StoreTimestamp)
+		b = b[recordSizeWord(b):]
 	}
 	l.window.claim(result.EndOffset)
 	if err := a.file.write(a.end-a.tail.base, e.buf.B); err != nil {
@@ -290,10 +270,10 @@ func (l *Log) putLocked(e *Encoded, s Sequencer, now moment) (Appended, error) {
 	}
 	if e.queue != nil {
 		// Only now: a refused put leaves no hole in the queue.
-		first := e.queue.assign(int64(len(e.records)))
+		first := e.queue.assign(records)
 		invariant.Check(first == result.QueueOffset, "a queue offset was taken outside the append section")
 	}
-	l.timestamp.Store(result.StoreTimestamp)
+	l.sawTimestamp(result.StoreTimestamp)
 	a.end = result.EndOffset
 	if s != nil {
 		s.Sequenced(a.end)

@@ -271,7 +271,7 @@ func TestDispatchingDoesNotAllocate(t *testing.T) {
 	o.SegmentBytes, o.QueueFileBytes = 64<<20, 0
 	l := mustOpen(t, o)
 	l.dispatcher.stop()
-	encoded := make([]*Encoded, 4)
+	encoded := make([]Encoded, 4)
 	for i := range encoded {
 		e, err := l.Encode(&Message{Topic: "topic", QueueID: int32(i), Body: make([]byte, 512), Properties: "TAGS\x01TagA\x02"})
 		if err != nil {

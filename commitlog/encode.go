@@ -3,6 +3,7 @@ package commitlog
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 )
 
 // RecordSize gives the bytes that the message takes in the log. It fails with
@@ -37,33 +38,42 @@ func AppendRecord(dst []byte, m *Message) []byte {
 	if err != nil {
 		panic("commitlog: AppendRecord: " + err.Error())
 	}
+	return appendRecord(dst, m, size)
+}
+
+// appendRecord is AppendRecord for a message whose RecordSize is known.
+func appendRecord(dst []byte, m *Message, size int) []byte {
+	at := len(dst)
+	dst = slices.Grow(dst, size)[:at+size]
 	magic := MagicV1
 	if len(m.Topic) > topicBytesMaxV1 {
 		magic = MagicV2
 	}
-	dst = appendInt32(dst, int32(size))
-	dst = binary.BigEndian.AppendUint32(dst, magic)
-	dst = binary.BigEndian.AppendUint32(dst, bodyCRC(m.Body))
-	dst = appendInt32(dst, m.QueueID)
-	dst = appendInt32(dst, m.Flag)
-	dst = appendInt64(dst, m.QueueOffset)
-	dst = appendInt64(dst, m.PhysicalOffset)
-	dst = appendInt32(dst, m.storedSysFlag())
-	dst = appendInt64(dst, m.BornTimestamp)
-	dst = appendHost(dst, m.BornHost)
-	dst = appendInt64(dst, m.StoreTimestamp)
-	dst = appendHost(dst, m.StoreHost)
-	dst = appendInt32(dst, m.ReconsumeTimes)
-	dst = appendInt64(dst, m.PreparedTransactionOffset)
-	dst = appendInt32(dst, int32(len(m.Body)))
-	dst = append(dst, m.Body...)
+	b := dst[at:]
+	binary.BigEndian.PutUint32(b, uint32(size))
+	binary.BigEndian.PutUint32(b[4:], magic)
+	binary.BigEndian.PutUint32(b[8:], bodyCRC(m.Body))
+	binary.BigEndian.PutUint32(b[12:], uint32(m.QueueID))
+	binary.BigEndian.PutUint32(b[16:], uint32(m.Flag))
+	binary.BigEndian.PutUint64(b[queueOffsetAt:], uint64(m.QueueOffset))
+	binary.BigEndian.PutUint64(b[physicalOffsetAt:], uint64(m.PhysicalOffset))
+	binary.BigEndian.PutUint32(b[sysFlagAt:], uint32(m.storedSysFlag()))
+	binary.BigEndian.PutUint64(b[40:], uint64(m.BornTimestamp))
+	b = b[48+putHost(b[48:], m.BornHost):]
+	binary.BigEndian.PutUint64(b, uint64(m.StoreTimestamp))
+	b = b[8+putHost(b[8:], m.StoreHost):]
+	binary.BigEndian.PutUint32(b, uint32(m.ReconsumeTimes))
+	binary.BigEndian.PutUint64(b[4:], uint64(m.PreparedTransactionOffset))
+	binary.BigEndian.PutUint32(b[12:], uint32(len(m.Body)))
+	b = b[16+copy(b[16:], m.Body):]
 	if magic == MagicV2 {
-		dst = append(dst, byte(len(m.Topic)>>8))
+		b[0], b = byte(len(m.Topic)>>8), b[1:]
 	}
-	dst = append(dst, byte(len(m.Topic)))
-	dst = append(dst, m.Topic...)
-	dst = binary.BigEndian.AppendUint16(dst, uint16(len(m.Properties)))
-	return append(dst, m.Properties...)
+	b[0] = byte(len(m.Topic))
+	b = b[1+copy(b[1:], m.Topic):]
+	binary.BigEndian.PutUint16(b, uint16(len(m.Properties)))
+	copy(b[2:], m.Properties)
+	return dst
 }
 
 // storedSysFlag is SysFlag with the host bits that the hosts ask for.
@@ -109,13 +119,16 @@ func AppendFiller(dst []byte, remaining int) []byte {
 func appendInt32(dst []byte, v int32) []byte { return binary.BigEndian.AppendUint32(dst, uint32(v)) }
 func appendInt64(dst []byte, v int64) []byte { return binary.BigEndian.AppendUint64(dst, uint64(v)) }
 
-func appendHost(dst []byte, h Host) []byte {
+// putHost writes a host to the start of b and says how much it took.
+func putHost(b []byte, h Host) int {
 	if h.isV6() {
 		a := h.Addr.As16()
-		dst = append(dst, a[:]...)
-	} else {
-		a := h.v4()
-		dst = append(dst, a[:]...)
+		copy(b, a[:])
+		binary.BigEndian.PutUint32(b[16:], uint32(h.Port))
+		return hostBytesV6
 	}
-	return appendInt32(dst, h.Port)
+	a := h.v4()
+	copy(b, a[:])
+	binary.BigEndian.PutUint32(b[4:], uint32(h.Port))
+	return hostBytesV4
 }

@@ -34,35 +34,40 @@ type Limits struct {
 // RocketMQ HookUtils.checkBeforePutMessage and MessageExtEncoder.encode. The
 // topic must also be usable as a directory's name, because it is one.
 func (l Limits) Validate(m *Message, segmentBytes int64) error {
+	_, err := l.check(m, segmentBytes)
+	return err
+}
+
+// check is Validate that gives the record's size.
+func (l Limits) check(m *Message, segmentBytes int64) (size int, err error) {
 	if err := validateTopic(m.Topic); err != nil {
-		return err
+		return 0, err
 	}
 	if m.QueueID < 0 {
-		return fmt.Errorf("%w: queue id %d is negative", ErrMessageIllegal, m.QueueID)
+		return 0, fmt.Errorf("%w: queue id %d is negative", ErrMessageIllegal, m.QueueID)
 	}
 	bodyMax := int64(l.BodyBytes)
 	if bodyMax <= 0 {
 		bodyMax = DefaultBodyBytes
 	}
 	if err := limit("body", int64(len(m.Body)), bodyMax); err != nil {
-		return err
+		return 0, err
 	}
-	size, err := RecordSize(m)
-	if err != nil {
-		return err
+	if size, err = RecordSize(m); err != nil {
+		return 0, err
 	}
 	if err := limit("record", int64(size), bodyMax+recordOverheadBytes); err != nil {
-		return err
+		return 0, err
 	}
 	if err := limit("record in one segment", int64(size), segmentBytes-fillerHeaderBytes); err != nil {
-		return err
+		return 0, err
 	}
 	// No checksum covers the properties. Zeros in them would look like what a
 	// power cut left out, and recovery would take a whole record for a torn one.
 	if strings.IndexByte(m.Properties, 0) >= 0 {
-		return fmt.Errorf("%w: the properties have a zero byte", ErrMessageIllegal)
+		return 0, fmt.Errorf("%w: the properties have a zero byte", ErrMessageIllegal)
 	}
-	return nil
+	return size, nil
 }
 
 // ValidateBatch is Validate for messages that are appended as one piece: each
@@ -74,9 +79,11 @@ func (l Limits) ValidateBatch(messages []*Message, segmentBytes int64) error {
 	}
 	first, total := messages[0], int64(0)
 	for i, m := range messages {
-		if err := l.Validate(m, segmentBytes); err != nil {
+		size, err := l.check(m, segmentBytes)
+		if err != nil {
 			return fmt.Errorf("message %d of the batch: %w", i, err)
 		}
+		total += int64(size)
 		if m.Topic != first.Topic || m.QueueID != first.QueueID {
 			return fmt.Errorf("%w: message %d of the batch is for %s queue %d, the first for %s queue %d",
 				ErrMessageIllegal, i, m.Topic, m.QueueID, first.Topic, first.QueueID)
@@ -87,8 +94,6 @@ func (l Limits) ValidateBatch(messages []*Message, segmentBytes int64) error {
 		if level, ok := delayLevel(m.Properties); ok && level > 0 {
 			return fmt.Errorf("%w: message %d of the batch is delayed", ErrMessageIllegal, i)
 		}
-		size, _ := RecordSize(m) // Validate has asked before
-		total += int64(size)
 	}
 	return limit("batch in one segment", total, segmentBytes-fillerHeaderBytes)
 }

@@ -121,6 +121,9 @@ func (l *Log) Info() Info {
 	return i
 }
 
+// Began is when the log was opened, which [Encoded.At] counts from.
+func (l *Log) Began() time.Time { return l.began }
+
 // MinOffset is the offset of the first byte. It rises when retention removes
 // segments.
 func (l *Log) MinOffset() int64 {

@@ -135,7 +135,7 @@ func (m *Message) Queued() bool { return queued(m.SysFlag) }
 // the store host's address, its port and the physical offset (MessageDecoder
 // .createMessageId).
 func (r *Record) OffsetMsgID() string {
-	b := appendHost(make([]byte, 0, hostBytesV6+8), r.StoreHost)
-	b = appendInt64(b, r.PhysicalOffset)
+	b := make([]byte, hostBytesV6, hostBytesV6+8)
+	b = appendInt64(b[:putHost(b, r.StoreHost)], r.PhysicalOffset)
 	return strings.ToUpper(hex.EncodeToString(b))
 }

@@ -175,8 +175,9 @@ func (s *simulation) appendBatch() {
 		s.fatal("batch: %v", err)
 	}
 	sizes := make([]int64, len(ms))
-	for i := range ms {
-		sizes[i] = recordSizeWord(e.buf.B[e.records[i]:])
+	for i, b := 0, e.buf.B; len(b) > 0; i++ {
+		sizes[i] = recordSizeWord(b)
+		b = b[sizes[i]:]
 	}
 	a, err := s.log.Append(e, nil)
 	e.Release()

@@ -124,8 +124,8 @@ func (c *Completions) settle(pulled []*Future, dst []Completion) {
 	var first *Future
 	last := pulled[0]
 	for i, f := range pulled {
-		dst[i].Tag = f.tag
-		dst[i].Result, dst[i].Err = f.settle(nil, now)
+		dst[i].Tag, dst[i].Err = f.tag, f.settle(nil, now)
+		dst[i].Result = f.result
 		f.clear()
 		f.next, first = first, f
 		pulled[i] = nil

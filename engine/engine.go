@@ -31,15 +31,16 @@ type (
 
 // Engine is one node: a log and its role. See the package comment.
 type Engine struct {
-	opts   Options                  // as given, with defaults; never changes
-	id     atomic.Pointer[identity] // replaced by changeIdentity
-	log    *commitlog.Log
-	group  *reactor.Group
-	rings  *rings
-	quorum *transfer.Quorum
-	expiry *expiry
-	steady *steadyLog
-	vigil  *vigil
+	opts     Options                  // as given, with defaults; never changes
+	id       atomic.Pointer[identity] // replaced by changeIdentity
+	log      *commitlog.Log
+	logBegan time.Duration // Log.Began by reactor.Now's clock
+	group    *reactor.Group
+	rings    *rings
+	quorum   *transfer.Quorum
+	expiry   *expiry
+	steady   *steadyLog
+	vigil    *vigil
 
 	lease      atomic.Pointer[lease] // replaced with each epoch of a leased master; never nil
 	leaseTimer *reactor.Waker        // told when it has changed
@@ -143,6 +144,7 @@ func (e *Engine) open() error {
 	if err != nil {
 		return err
 	}
+	e.logBegan = reactor.At(e.log.Began())
 	id, err := e.openIdentity(e.log.EndOffset() > e.log.MinOffset())
 	if err != nil {
 		return err

@@ -22,25 +22,24 @@ import (
 // status is then FLUSH_SLAVE_TIMEOUT or FLUSH_DISK_TIMEOUT, the error wraps
 // ctx's. A put that finds its ring full waits for room. m is not kept.
 func (e *Engine) Put(ctx context.Context, m *Message) (PutResult, error) {
-	return e.putAndWait(ctx, m, nil)
+	return e.put(ctx, nil, m, nil)
 }
 
 // PutBatch appends messages of one topic and queue as consecutive records of
 // one segment, and waits for the last (RocketMQ asyncPutMessages). All are
 // appended or none is. See Put.
 func (e *Engine) PutBatch(ctx context.Context, batch []*Message) (PutResult, error) {
-	return e.putAndWait(ctx, nil, batch)
+	return e.put(ctx, nil, nil, batch)
 }
 
-func (e *Engine) putAndWait(ctx context.Context, m *Message, batch []*Message) (PutResult, error) {
-	return e.putFuture(ctx, e.newFuture(), m, batch)
-}
-
-func (e *Engine) putFuture(ctx context.Context, f *Future, m *Message, batch []*Message) (PutResult, error) {
+// put waits as own says, or, if that is nil, the settings.
+func (e *Engine) put(ctx context.Context, own *Waits, m *Message, batch []*Message) (PutResult, error) {
+	f := e.newFuture()
+	f.own = own
 	if err := e.start(ctx, f, m, batch, true); err != nil {
 		return e.refuse(f, err)
 	}
-	return f.Wait(ctx)
+	return f.end(f.wait(ctx))
 }
 
 // PutAsync appends a message and returns a Future of its waits. It does not
@@ -194,9 +193,15 @@ func (e *Engine) start(ctx context.Context, f *Future, m *Message, batch []*Mess
 	}
 	defer enc.Release()
 	if f.started == 0 {
-		f.started = reactor.At(enc.At()) // a clock costs as much as a copy of the message
+		f.started = e.logBegan + enc.At() // a clock costs as much as a copy of the message
 	}
-	if err := e.chooseWaits(f, first.WaitStore()); err != nil {
+	f.result.Messages = int32(max(len(batch), 1))
+	return e.append(ctx, f, enc, first.WaitStore(), mayBlock)
+}
+
+// append is start for what is encoded.
+func (e *Engine) append(ctx context.Context, f *Future, enc commitlog.Encoded, waitStore, mayBlock bool) error {
+	if err := e.chooseWaits(f, waitStore); err != nil {
 		return err
 	}
 	waited, err := e.reserve(ctx, f, mayBlock)
@@ -204,7 +209,7 @@ func (e *Engine) start(ctx context.Context, f *Future, m *Message, batch []*Mess
 		return err
 	}
 	if waited {
-		e.log.Restamp(enc)
+		e.log.Restamp(&enc)
 		if !f.lease.lasts() {
 			cancel(f.replica.ring)
 			cancel(f.flush.ring)
@@ -220,23 +225,23 @@ func (e *Engine) start(ctx context.Context, f *Future, m *Message, batch []*Mess
 		cancel(f.flush.ring)
 		return err
 	}
-	f.result = PutResult{
-		Offset: a.Offset, EndOffset: a.EndOffset, QueueOffset: a.QueueOffset,
-		StoreTimestamp: a.StoreTimestamp, Messages: a.Messages,
-	}
+	// One by one: a literal is built beside it and copied.
+	r := &f.result
+	r.Offset, r.EndOffset = a.Offset, a.EndOffset
+	r.QueueOffset, r.StoreTimestamp = a.QueueOffset, a.StoreTimestamp
 	e.appended(f)
 	return nil
 }
 
 // encode encodes the message, or the batch if m is nil. It returns the message
 // that speaks for all.
-func (e *Engine) encode(m *Message, batch []*Message) (*commitlog.Encoded, *Message, error) {
+func (e *Engine) encode(m *Message, batch []*Message) (commitlog.Encoded, *Message, error) {
 	if m != nil {
 		enc, err := e.log.Encode(m)
 		return enc, m, err
 	}
 	if len(batch) == 0 || slices.Contains(batch, nil) {
-		return nil, nil, fmt.Errorf("%w: no message, or a nil one", commitlog.ErrMessageIllegal)
+		return commitlog.Encoded{}, nil, fmt.Errorf("%w: no message, or a nil one", commitlog.ErrMessageIllegal)
 	}
 	enc, err := e.log.EncodeBatch(batch)
 	return enc, batch[0], err
@@ -334,28 +339,32 @@ func cancel(ring *transfer.Ring) {
 
 // Wait waits for the put's end; see Put for the error. If ctx ends first the
 // waits are given up. Call it once.
-func (f *Future) Wait(ctx context.Context) (PutResult, error) {
+func (f *Future) Wait(ctx context.Context) (PutResult, error) { return f.end(f.wait(ctx)) }
+
+// wait returns ctx's error if the put was given up for it.
+func (f *Future) wait(ctx context.Context) error {
 	if f.ended {
-		return f.end(nil)
+		return nil
 	}
 	select {
 	case <-f.done:
-		return f.end(nil)
+		return nil
 	default:
 	}
 	select {
 	case <-f.done:
-		return f.end(nil)
+		return nil
 	case <-ctx.Done():
 		f.abandon(&f.replica)
 		f.abandon(&f.flush)
 		<-f.done // at once: what was not given up is being completed
-		return f.end(ctx.Err())
+		return ctx.Err()
 	}
 }
 
 func (f *Future) end(cause error) (PutResult, error) {
-	r, err := f.settle(cause, f.e.measuredNow())
+	err := f.settle(cause, f.e.measuredNow())
+	r := f.result
 	f.e.free(f)
 	return r, err
 }
@@ -375,10 +384,10 @@ func (f *Future) abandon(w *wait) {
 	}
 }
 
-// settle turns the outcomes into the put's status: if both waits failed the
+// settle turns the outcomes into the result's status: if both waits failed the
 // replicas' wins, as in RocketMQ. now is measuredNow.
-func (f *Future) settle(cause error, now time.Duration) (PutResult, error) {
-	e, r := f.e, f.result
+func (f *Future) settle(cause error, now time.Duration) error {
+	e, r := f.e, &f.result
 	var err error
 	if f.flush.ring != nil && f.flush.outcome != transfer.Done {
 		r.Status, err = PutFlushDiskTimeout, ErrNotFlushed
@@ -398,12 +407,12 @@ func (f *Future) settle(cause error, now time.Duration) (PutResult, error) {
 		e.opts.Metrics.Put(r.Status, now-f.started)
 	}
 	if err == nil {
-		return r, nil
+		return nil
 	}
 	if cause != nil {
 		err = cause
 	}
-	return r, &PutError{Status: r.Status, Offset: r.Offset, Err: err}
+	return &PutError{Status: r.Status, Offset: r.Offset, Err: err}
 }
 
 // refuse ends a put before its append.

@@ -22,12 +22,10 @@ type Waits struct {
 // that are in use at once are few: of pairs of Copies and Ack, 16 since the start.
 // Errors are Put's, and ErrOptions.
 func (e *Engine) PutWaiting(ctx context.Context, m *Message, w Waits) (PutResult, error) {
-	f := e.newFuture()
 	if err := w.check(); err != nil {
-		return e.refuse(f, err)
+		return e.refuse(e.newFuture(), err)
 	}
-	f.own = &w
-	return e.putFuture(ctx, f, m, nil)
+	return e.put(ctx, &w, m, nil)
 }
 
 func (w *Waits) check() error {

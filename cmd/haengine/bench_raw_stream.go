@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/haengine/haengine/reactor"
 	"golang.org/x/sys/unix"
 )
 
@@ -81,20 +82,20 @@ func (p *rawPeer) stream(ctx context.Context, size, underWay int, d time.Duratio
 		return 0, 0, err
 	}
 	defer unmap(m)
-	s := rawStream{peer: p, m: m, step: step, source: make([]byte, size), begun: make([]time.Time, underWay), base: p.acked, l: l}
-	start := time.Now()
-	end := start.Add(d)
+	s := rawStream{peer: p, m: m, step: step, source: make([]byte, size), begun: make([]time.Duration, underWay), base: p.acked, l: l}
+	start := reactor.Now()
+	end := start + d
 	for now := start; ; {
-		for now.Before(end) && s.written/int64(step)-s.done < int64(underWay) {
+		for now < end && s.written/int64(step)-s.done < int64(underWay) {
 			s.put(now)
 		}
 		if s.written == s.acked {
-			return s.done, time.Since(start), ctx.Err()
+			return s.done, reactor.Now() - start, ctx.Err()
 		}
 		if err := s.move(); err != nil {
 			return 0, 0, err
 		}
-		now = time.Now()
+		now = reactor.Now()
 		s.settle(now)
 		if ctx.Err() != nil {
 			end = now
@@ -112,12 +113,12 @@ type rawStream struct {
 	written, sent, acked int64
 	base                 int64 // the peer's count when the run began
 	done                 int64 // messages
-	begun                []time.Time
+	begun                []time.Duration
 	l                    *latencies
 }
 
 // put copies a message into the map, as an append does.
-func (s *rawStream) put(now time.Time) {
+func (s *rawStream) put(now time.Duration) {
 	at := int(s.written % int64(len(s.m)))
 	copy(s.m[at+rawFrameHeader:at+s.step], s.source)
 	s.begun[(s.written/int64(s.step))%int64(len(s.begun))] = now
@@ -153,9 +154,9 @@ func (s *rawStream) move() error {
 }
 
 // settle counts the messages that the acknowledgements cover.
-func (s *rawStream) settle(now time.Time) {
+func (s *rawStream) settle(now time.Duration) {
 	for (s.done+1)*int64(s.step) <= s.acked {
-		s.l.add(now.Sub(s.begun[s.done%int64(len(s.begun))]))
+		s.l.add(now - s.begun[s.done%int64(len(s.begun))])
 		s.done++
 	}
 }
