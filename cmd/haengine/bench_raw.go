@@ -171,15 +171,19 @@ func waitFor(poll, fd int, writable bool) error {
 	}
 }
 
+// rawSpins is how often a spinning end asks for nothing, for some 10 ms, before it
+// waits in the poller: it is not to have a core while the engine is measured.
+const rawSpins = 50_000
+
 // readSome reads what there is, waiting until there is something, in the poller
 // or spinning; 0 is the end.
 func readSome(poll, fd int, spin bool, dst []byte) (int, error) {
-	for {
+	for tries := 0; ; tries++ {
 		n, err := unix.Read(fd, dst)
 		switch {
 		case err == nil:
 			return n, nil
-		case errors.Is(err, unix.EAGAIN) && spin:
+		case errors.Is(err, unix.EAGAIN) && spin && tries < rawSpins:
 		case errors.Is(err, unix.EAGAIN):
 			if err := waitFor(poll, fd, false); err != nil {
 				return 0, err
