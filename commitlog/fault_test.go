@@ -103,6 +103,15 @@ func TestOpenSegmentCutUnderARunningLogIsAnError(t *testing.T) {
 	if err := replica.Discard(100); !errors.As(err, &bad) {
 		t.Errorf("discard: %v", err)
 	}
+
+	replica = mustOpen(t, testOptions(t.TempDir()))
+	mustReserve(t, replica)
+	if err := os.Truncate(replica.SegmentPath(0), 0); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := replica.Place(0, make([]byte, 100)); n != 0 || !errors.As(err, &bad) || bad.Kind != KindFault {
+		t.Errorf("place: %d, %v", n, err)
+	}
 }
 
 func pipe(t *testing.T) (r, w int) {

@@ -110,14 +110,32 @@ func (l *Log) AdoptSegmentBytes(n int64) error {
 func (l *Log) Reserve(n int64) ([]byte, error) {
 	l.append.Lock()
 	defer l.append.Unlock()
-	to, err := l.reserveLocked(n)
+	to, err := l.reserveMappedLocked(n)
 	if err != nil {
 		return nil, err
 	}
 	a := &l.append
-	l.window.rest(false)
-	l.window.claim(to)
 	return a.file.data[a.end-a.tail.base : to-a.tail.base], nil
+}
+
+// Place is Reserve for a few bytes that were read already: it puts as many of b as the
+// segment has room for behind the end, from the skip-th reserved byte on, and says how
+// many. Publish and Discard count them with the others. Errors are Reserve's, and the
+// *CorruptError of a segment that somebody has cut.
+func (l *Log) Place(skip int, b []byte) (int, error) {
+	l.append.Lock()
+	defer l.append.Unlock()
+	to, err := l.reserveMappedLocked(int64(skip + len(b)))
+	if err != nil {
+		return 0, err
+	}
+	a := &l.append
+	at := a.end + int64(skip)
+	n := int(max(to-at, 0))
+	if err := a.file.write(at-a.tail.base, b[:n]); err != nil {
+		return 0, l.faulted(err)
+	}
+	return n, nil
 }
 
 // ReserveFile is Reserve for bytes that are written through a file, as splice(2)
@@ -164,6 +182,16 @@ func (l *Log) reserveLocked(n int64) (to int64, err error) {
 	}
 	invariant.Check(n > 0, "nothing is reserved")
 	return a.end + min(n, a.tail.end()-a.end), nil
+}
+
+// reserveMappedLocked is reserveLocked for bytes that go through the mapping.
+func (l *Log) reserveMappedLocked(n int64) (to int64, err error) {
+	if to, err = l.reserveLocked(n); err != nil {
+		return 0, err
+	}
+	l.window.rest(false)
+	l.window.claim(to)
+	return to, nil
 }
 
 // Publish makes the first n reserved bytes part of the log. What they are is

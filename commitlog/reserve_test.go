@@ -91,6 +91,40 @@ func TestReplicaIsItsMastersLogToTheByte(t *testing.T) {
 	}
 }
 
+// Bytes that were read already stand beside those that a reader fills in, up to the
+// segment's end and never behind it.
+func TestPlacedBytesAreReservedOnes(t *testing.T) {
+	disk := NewTwin(5)
+	o := twinOptions(disk)
+	l := mustOpen(t, o)
+	mustReserve(t, l)
+	a, b, c := bytes.Repeat([]byte{1}, 100), bytes.Repeat([]byte{2}, 200), bytes.Repeat([]byte{3}, 300)
+	for skip, piece := range map[int][]byte{0: a, 100: b, 300: c} {
+		if n, err := l.Place(skip, piece); n != len(piece) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if l.EndOffset() != 0 {
+		t.Error("placed bytes are in the log")
+	}
+	if room := mustReserve(t, l); !bytes.Equal(room[:700], slices.Concat(a, b, c, make([]byte, 100))) {
+		t.Error("they are not where they belong")
+	}
+	if err := l.Discard(600); err != nil {
+		t.Fatal(err)
+	}
+	if room := mustReserve(t, l); !bytes.Equal(room[:700], make([]byte, 700)) {
+		t.Error("they were not discarded")
+	}
+	last := int(o.SegmentBytes) - 50
+	if n, err := l.Place(last, a); n != 50 || err != nil {
+		t.Errorf("at the segment's end: %d, %v", n, err)
+	}
+	if n, err := l.Place(last+50, a); n != 0 || err != nil {
+		t.Errorf("behind the segment's end: %d, %v", n, err)
+	}
+}
+
 // What was received and not published is gone: for readers, and after a crash.
 func TestDiscardedBytesAreZeroAgain(t *testing.T) {
 	disk := NewTwin(3)

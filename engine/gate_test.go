@@ -54,7 +54,7 @@ func (f *gatedFile) Sync() error {
 // A first report acknowledges, too: a slave that answers for its disk must have
 // synced what it held when the last connection ended.
 func TestFirstReportOfAFlushedAcknowledgementIsDurable(t *testing.T) {
-	log := recordsOf(t, 400)
+	log := recordsOf(t, 400, Options{})
 	end := int64(len(log))
 	disk := &gatedDisk{Disk: commitlog.OSDisk(), gate: make(chan struct{})}
 	slave := make(chan *Engine, 1)

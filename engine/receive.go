@@ -14,13 +14,13 @@ import (
 // Readable takes what the master sent, then acknowledges it once.
 func (s *slave) Readable(c *reactor.Conn) {
 	now := s.loop.Now()
-	for taken := 0; taken < receivedPerTurn && !s.paused && !s.preparing; {
+	for taken := 0; (taken < receivedPerTurn || len(s.ahead) > 0) && !s.paused && !s.preparing; {
 		n, err := s.receive(c, now)
 		taken += n
-		if err == nil {
+		if err == nil && (len(s.ahead) > 0 || !c.Drained()) {
 			continue
 		}
-		if errors.Is(err, reactor.ErrWouldBlock) {
+		if err == nil || errors.Is(err, reactor.ErrWouldBlock) {
 			break
 		}
 		if errors.Is(err, reactor.ErrFault) {
@@ -38,7 +38,7 @@ func (s *slave) Readable(c *reactor.Conn) {
 	s.rearm()
 }
 
-// receive makes one read, to where the follower wants the bytes.
+// receive takes bytes once, to where the follower wants them.
 func (s *slave) receive(c *reactor.Conn, now time.Duration) (int, error) {
 	want := s.follower.Want()
 	switch want.Kind {
@@ -51,12 +51,36 @@ func (s *slave) receive(c *reactor.Conn, now time.Duration) (int, error) {
 	if want.Bytes > int64(len(buf)) {
 		buf = s.compare
 	}
-	s.iov[0] = buf[:min(int64(len(buf)), want.Bytes)]
-	n, err := c.Readv(s.iov[:1])
+	b := buf[:min(int64(len(buf)), want.Bytes)]
+	n, err := s.read(c, b)
 	if err != nil {
 		return n, err
 	}
-	return n, s.takeHeader(s.iov[0][:n], now)
+	return n, s.takeHeader(b[:n], now)
+}
+
+// aheadBytes is how large a body is at most that comes in one system call with its
+// header. It is copied then, as are so many bytes of a larger one behind a small one.
+const aheadBytes = 2 << 10
+
+// read fills dst with what was read ahead, or else from the socket, and reads ahead
+// where bodies are small.
+func (s *slave) read(c *reactor.Conn, dst []byte) (int, error) {
+	if len(s.ahead) > 0 {
+		n := copy(dst, s.ahead)
+		s.ahead = s.ahead[n:]
+		return n, nil
+	}
+	s.iov[0], s.iov[1] = dst, nil
+	if s.small {
+		s.iov[1] = s.beyond[:]
+	}
+	n, err := c.Readv(s.iov[:])
+	s.iov[0] = nil
+	if own := min(n, len(dst)); own < n {
+		s.ahead, n = s.beyond[:n-own], own
+	}
+	return n, err
 }
 
 func (s *slave) takeHeader(b []byte, now time.Duration) error {
@@ -80,8 +104,7 @@ func (s *slave) takeHeader(b []byte, now time.Duration) error {
 
 // receiveAgain compares what the master has at our end with what we have.
 func (s *slave) receiveAgain(c *reactor.Conn, want transfer.Want, now time.Duration) (int, error) {
-	s.iov[0] = s.compare[:min(int64(len(s.compare)), want.Bytes)]
-	n, err := c.Readv(s.iov[:1])
+	n, err := s.read(c, s.compare[:min(int64(len(s.compare)), want.Bytes)])
 	if err != nil {
 		return n, err
 	}
@@ -117,6 +140,7 @@ func (s *slave) receiveNew(c *reactor.Conn, want transfer.Want, now time.Duratio
 		return n, err
 	}
 	if publish := s.follower.Stored(int64(stored), now); publish > 0 {
+		s.small = publish <= aheadBytes
 		if err := s.log.Publish(int(publish)); err != nil {
 			return n, err
 		}
@@ -141,6 +165,11 @@ const spliceMin = 64 << 10
 // receiveBody gets body bytes into the segment, in one way or the other, which it
 // keeps to the body's end.
 func (s *slave) receiveBody(c *reactor.Conn, want int64) (int, error) {
+	if len(s.ahead) > 0 {
+		n, err := s.log.Place(s.unpublished, s.ahead[:min(int64(len(s.ahead)), want)])
+		s.ahead = s.ahead[n:]
+		return n, err
+	}
 	if want >= spliceMin && !s.readsOnly {
 		s.splices = true
 	}

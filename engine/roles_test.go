@@ -154,7 +154,7 @@ func TestRepeatedPromotion(t *testing.T) {
 
 // A slave whose last record is not whole gives it up when it is promoted.
 func TestPromotionCutsHalfARecord(t *testing.T) {
-	log := recordsOf(t, 3)
+	log := recordsOf(t, 3, Options{})
 	half := int64(len(log)) - 10
 	m := listenRaw(t, func(_ int64, c net.Conn) {
 		first, err := readReport(c)

@@ -58,6 +58,9 @@ type slave struct {
 	compare     []byte // what comes again of our own end, and messages
 	own         []byte // our own bytes beside it
 	iov         [2][]byte
+	ahead       []byte // of beyond: bytes that were read and not taken yet
+	beyond      [aheadBytes]byte
+	small       bool // the last body had aheadBytes at most
 	unpublished int  // body bytes received past the log's end
 	splices     bool // the body that is being received goes through the file
 	readsOnly   bool // there is no splice here
@@ -291,7 +294,8 @@ func (s *slave) unreachable(err error) {
 
 func (s *slave) connected(c *reactor.Conn) {
 	now := s.loop.Now()
-	s.conn, s.paused, s.preparing, s.grown, s.splices, s.out = c, false, false, false, false, nil
+	s.conn, s.paused, s.preparing, s.grown, s.splices, s.small = c, false, false, false, false, false
+	s.ahead, s.out = nil, nil
 	s.armed = never
 	s.address = c.RemoteAddr().String()
 	s.follower.SetPeer(s.address, len(*s.e.terms.Load()) > 0)

@@ -66,9 +66,9 @@ func header(offset int64, size int32) []byte {
 }
 
 // recordsOf makes a log of n records with a master of its own.
-func recordsOf(t testing.TB, n int) []byte {
+func recordsOf(t testing.TB, n int, o Options) []byte {
 	t.Helper()
-	m := open(t, Options{})
+	m := open(t, o)
 	for i := range n {
 		mustPut(t, m, message("t", int32(i%3), strings.Repeat("b", i%700)))
 	}
@@ -80,53 +80,8 @@ func recordsOf(t testing.TB, n int) []byte {
 	return b
 }
 
-func TestFramesCutAtAnyByteGiveTheSameLog(t *testing.T) {
-	log := recordsOf(t, 50)
-	var stream []byte
-	for at := 1; at < len(log); {
-		n := min(333, len(log)-at)
-		stream = append(append(stream, header(int64(at), int32(n))...), log[at:at+n]...)
-		at += n
-	}
-	for _, step := range []int{1, 7, 11, 12, 13, 345, 346, len(stream)} {
-		t.Run(fmt.Sprint("pieces of ", step), func(t *testing.T) {
-			m := listenRaw(t, func(n int64, c net.Conn) {
-				if n > 1 {
-					return // it has all, and came back because we closed
-				}
-				if r, err := readReport(c); err != nil || r != 1 {
-					t.Errorf("first report %d, %v", r, err)
-					return
-				}
-				for at := 0; at < len(stream); at += step {
-					if _, err := c.Write(stream[at:min(at+step, len(stream))]); err != nil {
-						return
-					}
-				}
-				for last := int64(0); last < int64(len(log)); {
-					r, err := readReport(c)
-					if err != nil {
-						t.Errorf("last report %d, want %d: %v", last, len(log), err)
-						return
-					}
-					last = r
-				}
-			})
-			s := slaveOf(t, m, Options{})
-			if err := s.WaitFor(context20(t), int64(len(log))); err != nil {
-				t.Fatal(err)
-			}
-			got := make([]byte, len(log))
-			if _, err := s.log.ReadAt(got, 0); err != nil || string(got) != string(log) {
-				t.Fatalf("the slave's log differs: %v", err)
-			}
-			eventually(t, "all queued", func() bool { return s.log.DispatchedOffset() == int64(len(log)) })
-		})
-	}
-}
-
 func TestBadFramesCloseTheConnectionAndKeepTheLog(t *testing.T) {
-	log := recordsOf(t, 5)
+	log := recordsOf(t, 5, Options{})
 	whole := append(header(1, int32(len(log)-1)), log[1:]...)
 	end := int64(len(log))
 	cases := []struct {
@@ -179,7 +134,7 @@ func cpuTime() time.Duration {
 }
 
 func TestDivergedMasterOfEqualLengthIsFoundBeforeAnythingIsStored(t *testing.T) {
-	log := recordsOf(t, 20)
+	log := recordsOf(t, 20, Options{})
 	end := len(log)
 	m := listenRaw(t, func(n int64, c net.Conn) {
 		first, err := readReport(c)
@@ -314,7 +269,7 @@ func TestIdlePairKeepsItsConnection(t *testing.T) {
 }
 
 func TestSilentMasterIsNoticedAndRedialled(t *testing.T) {
-	log := recordsOf(t, 3)
+	log := recordsOf(t, 3, Options{})
 	m := listenRaw(t, func(n int64, c net.Conn) {
 		first, err := readReport(c)
 		if err != nil {

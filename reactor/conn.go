@@ -49,6 +49,7 @@ type Conn struct {
 	started   bool // has a handler, and with it a place in the epoll set
 	wantRead  bool
 	wantWrite bool
+	drained   bool // the last read got less than it asked for
 	// progress counts the calls that were served or told to come back. A
 	// hang-up event after which it stands still would come back forever.
 	progress uint64

@@ -2,6 +2,7 @@ package reactor
 
 import (
 	"errors"
+	"io"
 	"runtime"
 	"strings"
 	"sync"
@@ -245,6 +246,18 @@ func TestAWakerThatWakesItselfLetsOthersRun(t *testing.T) {
 			t.Error("the waker did not run")
 		}
 	})
+	// Sockets are looked at, too, although there is always something queued.
+	ln := listen(t, g, SocketOptions{}, func(*Conn) Handler { return newEcho() })
+	c := dialGo(t, ln.Addr())
+	defer c.Close()
+	for range 10 {
+		if _, err := c.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // aCPU is one that this process may use.

@@ -29,12 +29,17 @@ func (c *Conn) Readv(bufs [][]byte) (int, error) {
 		return 0, ErrNoBytes
 	}
 	n, errno := v.read(c.fd, count)
+	c.drained = n < v.bytes
 	if errno == 0 && n > 0 {
 		c.progress++
 		return n, nil
 	}
 	return 0, c.readFailed("readv", errno)
 }
+
+// Drained tells whether the last read took all that was there, so that another
+// would most likely get ErrWouldBlock. Loop-confined.
+func (c *Conn) Drained() bool { return c.drained }
 
 // Writev writes once from the buffers, in order; the first 64 that are not
 // empty count. It returns how many bytes the socket took, at least 1, or 0

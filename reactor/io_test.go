@@ -46,6 +46,26 @@ func TestSendfileOfAShortFileIsNotThePeersFault(t *testing.T) {
 	}
 }
 
+func TestAShortReadIsTheLastForNow(t *testing.T) {
+	g := open(t, Options{})
+	raw, c := pair(t, g, &hooks{})
+	defer shut(t, raw)
+	writeRaw(t, raw, []byte("abcdefgh"))
+	on(t, g.Loop(0), func() {
+		c.WantRead(false)
+		one, two := make([]byte, 2), make([]byte, 4)
+		for _, want := range []struct {
+			n       int
+			drained bool
+			err     error
+		}{{6, false, nil}, {2, true, nil}, {0, true, ErrWouldBlock}} {
+			if n, err := c.Readv([][]byte{one, nil, two}); n != want.n || !errors.Is(err, want.err) || c.Drained() != want.drained {
+				t.Errorf("%d bytes, %v, drained %v, want %+v", n, err, c.Drained(), want)
+			}
+		}
+	})
+}
+
 func TestACutMappingIsAFaultAndTheConnectionGoesOn(t *testing.T) {
 	g := open(t, Options{})
 	raw, c := pair(t, g, &hooks{})

@@ -131,8 +131,12 @@ func (l *Loop) run(pin int, started chan<- error) {
 
 // turns handles what happens until stop. The error is the kernel's.
 func (l *Loop) turns() error {
-	for !l.stopping {
-		n, err := l.poller.poll()
+	for looked := false; !l.stopping; {
+		n, err := 0, error(nil)
+		// What is queued does not wait for a look at the sockets; those wait for one turn at most.
+		if looked = !looked || !l.queued(); looked {
+			n, err = l.poller.poll()
+		}
 		if n == 0 && err == nil && !l.queued() {
 			n, err = l.rest.next()
 		}

@@ -90,6 +90,7 @@ func (c *Conn) Splice(fd int, offset int64, n int) (int, error) {
 	case n <= 0:
 		return 0, ErrNoBytes
 	}
+	c.drained = false // less may be for want of room in the pipe
 	p := &c.loop.pipe
 	if err := p.prepare(); err != nil {
 		return 0, &OpError{Op: "pipe", Peer: c.peer, Kind: ErrNotSpliced, Err: err}

@@ -24,6 +24,7 @@ const maxVectors = 64
 // for what may have to be read from a disk, is told.
 type vectors struct {
 	iov    [maxVectors]unix.Iovec
+	bytes  int // of what was loaded
 	msg    unix.Msghdr
 	offset int64 // of sendfile
 }
@@ -32,6 +33,7 @@ type vectors struct {
 // maxVectors of them, and returns their number.
 func (v *vectors) load(bufs [][]byte) int {
 	n := 0
+	v.bytes = 0
 	for _, b := range bufs {
 		if len(b) == 0 {
 			continue
@@ -41,6 +43,7 @@ func (v *vectors) load(bufs [][]byte) int {
 		}
 		v.iov[n].Base = &b[0]
 		v.iov[n].SetLen(len(b))
+		v.bytes += len(b)
 		n++
 	}
 	return n

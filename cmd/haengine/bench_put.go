@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/haengine/haengine/engine"
-	"github.com/haengine/haengine/reactor"
 )
 
 // benchSync measures puts that wait for a slave.
@@ -130,13 +129,13 @@ func (p *benchPair) puts(ctx context.Context, d time.Duration, bytes int64) (rou
 	}
 	runtime.ReadMemStats(&before)
 	cpu, own := cpuTime(p.child), cpuTime(nil)
-	start := reactor.Now()
+	start := clock()
 	var all sync.WaitGroup
 	for _, w := range producers {
 		all.Go(func() { w.run(ctx, start+d) })
 	}
 	all.Wait()
-	r.took = reactor.Now() - start
+	r.took = clock() - start
 	r.cpu, r.masterCPU = cpuTime(p.child)-cpu, cpuTime(nil)-own
 	runtime.ReadMemStats(&after)
 	r.allocs = after.Mallocs - before.Mallocs
@@ -181,19 +180,18 @@ func newProducer(p *benchPair, l *latencies, bytes int64) *producer {
 	return w
 }
 
-// run puts until then, by reactor.Now: time.Now reads two clocks, which take as long
-// as a fifth of an asynchronous put.
+// run puts until then, by clock.
 func (w *producer) run(ctx context.Context, until time.Duration) {
 	if w.queue != nil {
 		w.pipeline(ctx, until)
 		return
 	}
-	for now := reactor.Now(); now < until && w.messages < w.limit && ctx.Err() == nil; w.messages++ {
+	for now := clock(); now < until && w.messages < w.limit && ctx.Err() == nil; w.messages++ {
 		if _, err := w.node.Put(ctx, &w.message); err != nil {
 			w.failed = err
 			return
 		}
-		end := reactor.Now()
+		end := clock()
 		w.latency.add(end - now)
 		now = end
 	}
@@ -201,11 +199,11 @@ func (w *producer) run(ctx context.Context, until time.Duration) {
 
 // pipeline keeps as many puts under way as there are tags.
 func (w *producer) pipeline(ctx context.Context, until time.Duration) {
-	for putting, now := true, reactor.Now(); ; {
+	for putting, now := true, clock(); ; {
 		putting = putting && now < until && w.messages < w.limit && ctx.Err() == nil && w.failed == nil
 		for putting && len(w.free) > 0 {
 			tag := w.free[len(w.free)-1]
-			w.begun[tag] = reactor.Now()
+			w.begun[tag] = clock()
 			if err := w.queue.Put(ctx, &w.message, tag); err != nil {
 				w.failed = err
 				break
@@ -220,7 +218,7 @@ func (w *producer) pipeline(ctx context.Context, until time.Duration) {
 			w.failed = err
 			return
 		}
-		now = reactor.Now()
+		now = clock()
 		for _, c := range w.done[:n] {
 			if c.Err != nil {
 				w.failed = c.Err
@@ -242,18 +240,18 @@ func copyIntoMap(size int, d time.Duration) (round, error) {
 	defer unmap(m)
 	r, source := round{latency: new(latencies)}, make([]byte, size)
 	cpu := cpuTime(nil)
-	start := reactor.Now()
+	start := clock()
 	for at, now := 0, start; now < start+d; r.messages++ {
 		if at+size > room {
 			at = 0
 		}
 		copy(m[at:], source)
 		at += size
-		then := reactor.Now()
+		then := clock()
 		r.latency.add(then - now)
 		now = then
 	}
-	r.took, r.bytes = reactor.Now()-start, r.messages*int64(size)
+	r.took, r.bytes = clock()-start, r.messages*int64(size)
 	r.cpu = cpuTime(nil) - cpu
 	return r, nil
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/haengine/haengine/reactor"
 	"golang.org/x/sys/unix"
 )
 
@@ -86,19 +85,19 @@ func (p *rawPeer) stream(ctx context.Context, size, underWay int, d time.Duratio
 	}
 	defer unmap(m)
 	s := rawStream{peer: p, m: m, step: step, source: make([]byte, size), begun: make([]time.Duration, underWay), base: p.acked, l: l}
-	start := reactor.Now()
+	start := clock()
 	end := start + d
 	for now := start; ; {
 		for now < end && s.written/int64(step)-s.done < int64(underWay) {
 			s.put(now)
 		}
 		if s.written == s.acked {
-			return s.done, reactor.Now() - start, ctx.Err()
+			return s.done, clock() - start, ctx.Err()
 		}
 		if err := s.move(); err != nil {
 			return 0, 0, err
 		}
-		now = reactor.Now()
+		now = clock()
 		s.settle(now)
 		if ctx.Err() != nil {
 			end = now

@@ -6,6 +6,12 @@ import (
 	"time"
 )
 
+var clockStart = time.Now()
+
+// clock is the time since the program began, for what is measured often: it reads one
+// clock where time.Now reads two, which take as long as a fifth of an asynchronous put.
+func clock() time.Duration { return time.Since(clockStart) }
+
 // latencies counts durations in buckets of 1/64 of their size, so that a
 // percentile is off by less than 2 % whatever its size, in fixed memory. add
 // allocates nothing and may be called from many goroutines.
