@@ -175,6 +175,7 @@ func runBench[T any](cmd *cobra.Command, name string, o benchOptions, measure fu
 	}
 	defer os.RemoveAll(dir)
 	o.dir = dir
+	takeProcessors(0)
 	at, undo, err := o.placement.pin()
 	if err != nil {
 		return fmt.Errorf("bench %s: %w", name, err)

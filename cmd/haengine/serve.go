@@ -100,7 +100,7 @@ func serve(ctx context.Context, n *nodeSettings, logger *slog.Logger, stdout io.
 // runNode opens the store, serves until ctx ends, and closes everything in the
 // reverse order.
 func runNode(ctx context.Context, n *nodeSettings, logger *slog.Logger, stdout io.Writer) error {
-	n.clients.takeProcessors()
+	takeProcessors(n.clients.loops())
 	metrics := newNodeMetrics()
 	adm, err := openAdmin(n.adminListen, n.Options, metrics.registry, logger)
 	if err != nil {

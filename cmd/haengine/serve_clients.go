@@ -8,11 +8,8 @@ import (
 	"math"
 	"net"
 	"net/netip"
-	"os"
-	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/haengine/haengine/commitlog"
 	"github.com/haengine/haengine/engine"
@@ -39,17 +36,12 @@ const (
 	defaultNamesrvListen = "127.0.0.1:9876"
 )
 
-// processors is GOMAXPROCS as Go or the environment chose it.
-var processors = sync.OnceValue(func() int { return runtime.GOMAXPROCS(0) })
-
-// takeProcessors gives the runtime one more for each of gnet's loops if clients are
-// served, unless the environment says how many: such a loop keeps one while it waits
-// for clients, and what the log and its replicas have to do would wait for the
-// runtime's monitor to take it away. Go no longer follows changes of the quota then.
-func (c *clientSettings) takeProcessors() {
-	if c.listen != "" && os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(processors() + remoting.DefaultLoops())
+// loops is how many serve clients.
+func (c *clientSettings) loops() int {
+	if c.listen == "" {
+		return 0
 	}
+	return remoting.DefaultLoops()
 }
 
 func (c *clientSettings) define(s *settings) {
