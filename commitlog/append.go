@@ -26,7 +26,8 @@ type Appended struct {
 }
 
 // Encoded is one record, or the records of a batch, ready to be appended but
-// for what only the append knows: offsets and store timestamp. Release it once.
+// for what only the append knows: offsets and store timestamp. It belongs to the
+// caller until Release; no copy of it may be used after that.
 type Encoded struct {
 	buf   *bytebufferpool.ByteBuffer
 	queue *queue // nil: a transaction's record that takes no queue offset
@@ -45,12 +46,14 @@ var bufferPool bytebufferpool.Pool
 // [ErrPropertiesTooLong], mostly as a *LimitError; a failure to make a new
 // consume queue's directory.
 func (l *Log) Encode(m *Message) (Encoded, error) {
-	size, err := l.opts.Limits.check(m, l.segmentBytes.Load())
+	at := l.now()
+	c := l.filled(m, at)
+	size, err := l.opts.Limits.check(&c, l.segmentBytes.Load())
 	if err != nil {
 		return Encoded{}, err
 	}
-	e := Encoded{buf: bufferPool.Get(), at: l.now()}
-	l.encode(&e, m, size)
+	e := Encoded{buf: bufferPool.Get(), at: at}
+	e.buf.B = appendRecord(e.buf.B, &c, size)
 	if queued(m.SysFlag) {
 		if e.queue, err = l.findQueue(m); err != nil {
 			e.Release()
@@ -68,8 +71,8 @@ func (l *Log) EncodeBatch(messages []*Message) (Encoded, error) {
 	}
 	e := Encoded{buf: bufferPool.Get(), at: l.now()}
 	for _, m := range messages {
-		size, _ := RecordSize(m) // ValidateBatch has asked before
-		l.encode(&e, m, size)
+		c := l.filled(m, e.at)
+		e.buf.B = AppendRecord(e.buf.B, &c)
 	}
 	var err error
 	if e.queue, err = l.findQueue(messages[0]); err != nil {
@@ -79,8 +82,11 @@ func (l *Log) EncodeBatch(messages []*Message) (Encoded, error) {
 	return e, nil
 }
 
-// Release gives the buffer back; neither e nor a copy of it may be used afterwards.
-func (e Encoded) Release() { bufferPool.Put(e.buf) }
+// Release gives the buffer back.
+func (e *Encoded) Release() {
+	bufferPool.Put(e.buf)
+	e.buf = nil
+}
 
 // Restamp makes now the time that e was encoded, after a wait.
 func (l *Log) Restamp(e *Encoded) { e.at = l.now() }
@@ -91,17 +97,18 @@ func (e Encoded) At() time.Duration { return e.at.since }
 // Bytes is how much of the log the records take.
 func (e Encoded) Bytes() int { return len(e.buf.B) }
 
-func (l *Log) encode(e *Encoded, m *Message, size int) {
+// filled is the message as it is stored, but for what the append patches.
+func (l *Log) filled(m *Message, at moment) Message {
 	c := *m
 	if c.BornTimestamp == 0 {
-		c.BornTimestamp = e.at.ms
+		c.BornTimestamp = at.ms
 	}
 	if !c.BornHost.Addr.IsValid() {
 		c.BornHost = l.opts.StoreHost
 	}
 	c.StoreHost = l.opts.StoreHost
-	c.QueueOffset, c.PhysicalOffset, c.StoreTimestamp = 0, 0, 0 // patched by the append
-	e.buf.B = appendRecord(e.buf.B, &c, size)
+	c.QueueOffset, c.PhysicalOffset, c.StoreTimestamp = 0, 0, 0
+	return c
 }
 
 // queued tells whether a record with these flags takes a queue offset

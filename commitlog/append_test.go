@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/netip"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -55,6 +57,55 @@ func TestSequencerSeesEndsInOrderBeforeTheyArePublished(t *testing.T) {
 		}
 	}
 	checkRecords(t, l, 800)
+}
+
+// The hosts that are stored are the node's own where the message has none, and always
+// the store's, whatever family those of the message are of.
+func TestRecordsHaveTheSizeOfTheHostsThatAreStored(t *testing.T) {
+	v4 := Host{Addr: netip.MustParseAddr("192.0.2.1"), Port: 10911}
+	v6 := Host{Addr: netip.MustParseAddr("2001:db8::1"), Port: 10911}
+	for _, node := range []Host{v4, v6} {
+		o := testOptions(t.TempDir())
+		o.StoreHost = node
+		l := mustOpen(t, o)
+		count := 0
+		for _, born := range []Host{{}, v4, v6} {
+			for _, store := range []Host{{}, v4, v6} {
+				for _, m := range []Message{{Topic: "t"}, {Topic: "topic", Body: make([]byte, 500), Properties: EncodeProperties(map[string]string{"KEYS": strings.Repeat("k", 300)})}} {
+					m.BornHost, m.StoreHost = born, store
+					e, err := l.Encode(&m)
+					if err == nil && count%2 == 1 {
+						e.Release()
+						e, err = l.EncodeBatch([]*Message{&m, &m, &m})
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					a, err := l.Append(e, nil)
+					e.Release()
+					if err != nil {
+						t.Fatal(err)
+					}
+					count++
+					want := born
+					if want == (Host{}) {
+						want = node
+					}
+					r, err := l.Read(a.Offset)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if r.BornHost != want || r.StoreHost != node || r.Properties != m.Properties || len(r.Body) != len(m.Body) {
+						t.Errorf("node %v, born %v, store %v: %+v", node, born, store, r.Message)
+					}
+				}
+			}
+		}
+		awaitDispatch(t, l)
+		if err := l.Writable(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // Showing 2 of what the format promises: a record that is appended again, with

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+
+	"github.com/haengine/haengine/internal/invariant"
 )
 
 // RecordSize gives the bytes that the message takes in the log. It fails with
@@ -72,6 +74,7 @@ func appendRecord(dst []byte, m *Message, size int) []byte {
 	b[0] = byte(len(m.Topic))
 	b = b[1+copy(b[1:], m.Topic):]
 	binary.BigEndian.PutUint16(b, uint16(len(m.Properties)))
+	invariant.Check(len(b) == 2+len(m.Properties), "a record is not of the size that was asked for it")
 	copy(b[2:], m.Properties)
 	return dst
 }

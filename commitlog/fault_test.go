@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -111,6 +112,16 @@ func TestOpenSegmentCutUnderARunningLogIsAnError(t *testing.T) {
 	}
 	if n, err := replica.Place(0, make([]byte, 100)); n != 0 || !errors.As(err, &bad) || bad.Kind != KindFault {
 		t.Errorf("place: %d, %v", n, err)
+	}
+
+	replica = mustOpen(t, testOptions(t.TempDir()))
+	mustReserve(t, replica)
+	page := os.Getpagesize()
+	if err := os.Truncate(replica.SegmentPath(0), int64(page)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := replica.Place(page-60, bytes.Repeat([]byte{1}, 300)); n != 60 || !errors.As(err, &bad) {
+		t.Errorf("place over two pages, of which the second is gone: %d, %v", n, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/haengine/haengine/internal/invariant"
@@ -97,7 +98,7 @@ func (l *Log) AdoptSegmentBytes(n int64) error {
 // is more than 0, or to the segment's end, for a reader to fill from a socket.
 // They become part of the log by Publish, and must be given back as zeros by
 // Discard if they do not. The slice is mapped memory: the kernel may write it,
-// our own code must not touch it. It is valid until the next call of Reserve,
+// our own code must not touch it. It is valid until the next call of Reserve, Place,
 // Truncate or Close; a further call may give more, the same bytes first. One
 // goroutine, the same that publishes and discards; a log that is filled so is not
 // appended to.
@@ -120,8 +121,8 @@ func (l *Log) Reserve(n int64) ([]byte, error) {
 
 // Place is Reserve for a few bytes that were read already: it puts as many of b as the
 // segment has room for behind the end, from the skip-th reserved byte on, and says how
-// many. Publish and Discard count them with the others. Errors are Reserve's, and the
-// *CorruptError of a segment that somebody has cut.
+// many, with an error, too. Publish and Discard count them with the others. Errors are
+// Reserve's, and the *CorruptError of a segment that somebody has cut.
 func (l *Log) Place(skip int, b []byte) (int, error) {
 	l.append.Lock()
 	defer l.append.Unlock()
@@ -133,7 +134,11 @@ func (l *Log) Place(skip int, b []byte) (int, error) {
 	at := a.end + int64(skip)
 	n := int(max(to-at, 0))
 	if err := a.file.write(at-a.tail.base, b[:n]); err != nil {
-		return 0, l.faulted(err)
+		var fault *CorruptError
+		if errors.As(err, &fault) { // of the second of two pages, perhaps
+			n = min(n, int(max(fault.Offset-at, 0)))
+		}
+		return n, l.faulted(err)
 	}
 	return n, nil
 }
@@ -142,7 +147,7 @@ func (l *Log) Place(skip int, b []byte) (int, error) {
 // does: its descriptor, the position of the first of them, and how many there is
 // room for. That is the fastest way for many bytes at a time: the kernel makes
 // their pages as it writes them, and maps none. Discard is owed here, too. The descriptor
-// is valid until the next call of Reserve, ReserveFile, Truncate or Close: the number may be
+// is valid until the next call of Reserve, Place, ReserveFile, Truncate or Close: the number may be
 // another file's then. It is -1 if the disk has none. Errors are Reserve's, and the
 // *CorruptError of a segment that somebody has cut.
 func (l *Log) ReserveFile(n int64) (fd int, at, room int64, err error) {

@@ -99,7 +99,7 @@ func TestPlacedBytesAreReservedOnes(t *testing.T) {
 	l := mustOpen(t, o)
 	mustReserve(t, l)
 	a, b, c := bytes.Repeat([]byte{1}, 100), bytes.Repeat([]byte{2}, 200), bytes.Repeat([]byte{3}, 300)
-	for skip, piece := range map[int][]byte{0: a, 100: b, 300: c} {
+	for skip, piece := range map[int][]byte{0: a, 100: b, 300: c} { // in any order
 		if n, err := l.Place(skip, piece); n != len(piece) || err != nil {
 			t.Fatal(n, err)
 		}

@@ -196,11 +196,11 @@ func (e *Engine) start(ctx context.Context, f *Future, m *Message, batch []*Mess
 		f.started = e.logBegan + enc.At() // a clock costs as much as a copy of the message
 	}
 	f.result.Messages = int32(max(len(batch), 1))
-	return e.append(ctx, f, enc, first.WaitStore(), mayBlock)
+	return e.appendEncoded(ctx, f, enc, first.WaitStore(), mayBlock)
 }
 
-// append is start for what is encoded.
-func (e *Engine) append(ctx context.Context, f *Future, enc commitlog.Encoded, waitStore, mayBlock bool) error {
+// appendEncoded takes room in the rings and appends.
+func (e *Engine) appendEncoded(ctx context.Context, f *Future, enc commitlog.Encoded, waitStore, mayBlock bool) error {
 	if err := e.chooseWaits(f, waitStore); err != nil {
 		return err
 	}

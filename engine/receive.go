@@ -13,14 +13,18 @@ import (
 
 // Readable takes what the master sent, then acknowledges it once.
 func (s *slave) Readable(c *reactor.Conn) {
+	if !c.Open() {
+		return // we go on by ourselves, after a pause
+	}
 	now := s.loop.Now()
-	for taken := 0; (taken < receivedPerTurn || len(s.ahead) > 0) && !s.paused && !s.preparing; {
+	for taken, more := 0, true; more && !s.paused && !s.preparing; {
 		n, err := s.receive(c, now)
 		taken += n
-		if err == nil && (len(s.ahead) > 0 || !c.Drained()) {
+		more = len(s.ahead) > 0 || !c.Drained() && taken < receivedPerTurn
+		if err == nil {
 			continue
 		}
-		if err == nil || errors.Is(err, reactor.ErrWouldBlock) {
+		if errors.Is(err, reactor.ErrWouldBlock) {
 			break
 		}
 		if errors.Is(err, reactor.ErrFault) {
@@ -66,13 +70,13 @@ const aheadBytes = 2 << 10
 // read fills dst with what was read ahead, or else from the socket, and reads ahead
 // where bodies are small.
 func (s *slave) read(c *reactor.Conn, dst []byte) (int, error) {
-	if len(s.ahead) > 0 {
+	if len(s.ahead) > 0 && len(dst) > 0 {
 		n := copy(dst, s.ahead)
 		s.ahead = s.ahead[n:]
 		return n, nil
 	}
 	s.iov[0], s.iov[1] = dst, nil
-	if s.small {
+	if s.small && len(dst) > 0 {
 		s.iov[1] = s.beyond[:]
 	}
 	n, err := c.Readv(s.iov[:])
@@ -162,12 +166,15 @@ func (s *slave) receiveNew(c *reactor.Conn, want transfer.Want, now time.Duratio
 // with the next header in the same call.
 const spliceMin = 64 << 10
 
-// receiveBody gets body bytes into the segment, in one way or the other, which it
-// keeps to the body's end.
+// receiveBody gets body bytes into the segment: what was read ahead, and then the rest in
+// one way or the other, which it keeps to the body's end.
 func (s *slave) receiveBody(c *reactor.Conn, want int64) (int, error) {
 	if len(s.ahead) > 0 {
 		n, err := s.log.Place(s.unpublished, s.ahead[:min(int64(len(s.ahead)), want)])
 		s.ahead = s.ahead[n:]
+		if n == 0 && err == nil {
+			err = reactor.ErrNoBytes
+		}
 		return n, err
 	}
 	if want >= spliceMin && !s.readsOnly {

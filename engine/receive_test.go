@@ -113,6 +113,12 @@ func TestFramesThatAreReadAheadGiveTheSameLog(t *testing.T) {
 	if _, err := s.log.ReadAt(got, 0); err != nil || string(got) != string(log) {
 		t.Fatalf("the slave's log differs: %v", err)
 	}
+	used := make(chan bool, 1)
+	slave := s.slave.Load()
+	slave.loop.Post(func() { used <- slave.beyond != [aheadBytes]byte{} })
+	if !<-used {
+		t.Error("nothing was read ahead")
+	}
 }
 
 // What was read ahead of a body that did not come whole, or behind a bad frame, is no

@@ -21,7 +21,7 @@ const (
 	dialTimeout      = time.Second
 	resolveTimeout   = 5 * time.Second
 	overlapBytes     = 64 << 10
-	receivedPerTurn  = 4 << 20  // bytes a turn of the loop takes from the master at most
+	receivedPerTurn  = 4 << 20  // bytes after which a turn of the loop takes no more from the master
 	frameBytesLimit  = 64 << 20 // a larger frame is no RocketMQ master's
 	reasonConnect    = "connect"
 	reasonLost       = "lost"

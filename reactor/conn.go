@@ -15,8 +15,8 @@ import (
 // connection's loop, one at a time, and must not block.
 type Handler interface {
 	// Readable is called while there is something to read: bytes, the end of
-	// the stream, or an error. It should read until ErrWouldBlock or until it
-	// has done enough for one turn; it is called again for what is left.
+	// the stream, or an error. It should read until ErrWouldBlock, until Drained, or
+	// until it has done enough for one turn; it is called again for what is left.
 	Readable(c *Conn)
 	// Writable is called while the socket takes bytes and WantWrite is on.
 	Writable(c *Conn)
@@ -77,6 +77,9 @@ func (c *Conn) start(h Handler) {
 	c.handler, c.started = h, true
 	c.apply()
 }
+
+// Open tells that the connection was not closed, nor drained. Loop-confined.
+func (c *Conn) Open() bool { return c.state == connOpen }
 
 // Loop returns the loop that owns the connection. Any goroutine.
 func (c *Conn) Loop() *Loop { return c.loop }

@@ -29,7 +29,7 @@ func (c *Conn) Readv(bufs [][]byte) (int, error) {
 		return 0, ErrNoBytes
 	}
 	n, errno := v.read(c.fd, count)
-	c.drained = n < v.bytes
+	c.drained = errno == unix.EAGAIN || errno == 0 && n < v.bytes
 	if errno == 0 && n > 0 {
 		c.progress++
 		return n, nil
@@ -37,8 +37,8 @@ func (c *Conn) Readv(bufs [][]byte) (int, error) {
 	return 0, c.readFailed("readv", errno)
 }
 
-// Drained tells whether the last read took all that was there, so that another
-// would most likely get ErrWouldBlock. Loop-confined.
+// Drained tells whether the last Readv took all that was there, so that another
+// would most likely get ErrWouldBlock; after Splice it is false. Loop-confined.
 func (c *Conn) Drained() bool { return c.drained }
 
 // Writev writes once from the buffers, in order; the first 64 that are not

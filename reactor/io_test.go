@@ -51,8 +51,12 @@ func TestAShortReadIsTheLastForNow(t *testing.T) {
 	raw, c := pair(t, g, &hooks{})
 	defer shut(t, raw)
 	writeRaw(t, raw, []byte("abcdefgh"))
+	_, cut := cutPages(t)
 	on(t, g.Loop(0), func() {
 		c.WantRead(false)
+		if _, err := c.Readv([][]byte{cut[:100]}); !errors.Is(err, ErrFault) || c.Drained() {
+			t.Errorf("a fault: %v, drained %v", err, c.Drained())
+		}
 		one, two := make([]byte, 2), make([]byte, 4)
 		for _, want := range []struct {
 			n       int
@@ -66,10 +70,9 @@ func TestAShortReadIsTheLastForNow(t *testing.T) {
 	})
 }
 
-func TestACutMappingIsAFaultAndTheConnectionGoesOn(t *testing.T) {
-	g := open(t, Options{})
-	raw, c := pair(t, g, &hooks{})
-	defer shut(t, raw)
+// cutPages are a page of a mapping, and the next, which is no longer in the file.
+func cutPages(t *testing.T) (whole, cut []byte) {
+	t.Helper()
 	page := os.Getpagesize()
 	file, err := os.Create(filepath.Join(t.TempDir(), "cut"))
 	if err != nil {
@@ -83,11 +86,18 @@ func TestACutMappingIsAFaultAndTheConnectionGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = unix.Munmap(m) }()
+	t.Cleanup(func() { _ = unix.Munmap(m) })
 	if err := file.Truncate(int64(page)); err != nil {
 		t.Fatal(err)
 	}
-	cut, whole := m[page:], m[:page]
+	return m[:page], m[page:]
+}
+
+func TestACutMappingIsAFaultAndTheConnectionGoesOn(t *testing.T) {
+	g := open(t, Options{})
+	raw, c := pair(t, g, &hooks{})
+	defer shut(t, raw)
+	whole, cut := cutPages(t)
 	writeRaw(t, raw, []byte("abcd"))
 	on(t, g.Loop(0), func() {
 		c.WantRead(false)

@@ -15,9 +15,12 @@ import (
 
 // benchSync measures puts that wait for a slave.
 func benchSync(ctx context.Context, o benchOptions) ([]benchResult, error) {
-	limit, err := o.wireLimit(ctx)
-	if err != nil {
-		return nil, err
+	var limit wireLimit
+	if o.limit {
+		var err error
+		if limit, err = o.wireLimit(ctx); err != nil {
+			return nil, err
+		}
 	}
 	defer limit.close()
 	r, err := benchPuts(ctx, "sync", engine.SyncMaster, o, limit.name, limit.run)

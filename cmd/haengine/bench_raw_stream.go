@@ -35,9 +35,6 @@ func (o benchOptions) wireLimit(ctx context.Context) (l wireLimit, err error) {
 	if o.placement != placeAny {
 		l.name += ", " + string(o.placement)
 	}
-	if !o.limit {
-		return l, nil
-	}
 	err = o.pins.startOnPeerCore(func() (err error) {
 		l.peer, err = startRawPeer(ctx, o.congestion, kind)
 		return err

@@ -10,7 +10,7 @@ import (
 )
 
 // client is a slave's side of one connection: it drives the follower as the
-// engine does (receive.go there), and plays the kernel that writes into the
+// engine does (receive.go there, but reads nothing ahead), and plays the kernel that writes into the
 // segment.
 type client struct {
 	slave  *slave
