@@ -67,8 +67,8 @@
 //
 // # Who writes what
 //
-// One appender at a time extends the log: Append on a master, or Reserve and
-// Publish on a replica, whose bytes come from a socket, through the mapping or
+// One appender at a time extends the log: Append on a master, or Reserve, Place
+// and Publish on a replica, whose bytes come from a socket, through the mapping or
 // through the file. Behind what these have claimed the window writes zeros. The
 // dispatcher follows the end and fills the queues; on a replica it also checks what was received.
 // The flusher moves FlushedOffset, the keeper writes the small files and cleans

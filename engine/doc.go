@@ -8,8 +8,8 @@
 // are woken once for the batch that formed meanwhile. Each connection lives on
 // one reactor loop; its transfer.Session says which frame is next, the loop
 // sends it from the segment by sendfile or writev. A slave's loop reads the
-// socket straight into its own segment, publishes whole frames and reports its
-// end. The report advances transfer.Quorum on the master's loop, and the
+// socket straight into its own segment (small bodies with their header, and
+// copies them), publishes whole frames and reports its end. The report advances transfer.Quorum on the master's loop, and the
 // completion pass releases all waiters that the new quorum offset covers.
 //
 //	Put ─▶ commitlog.Append ─▶ tickets in transfer.Ring ─▶ wake loops

@@ -20,7 +20,7 @@
 //     first and reads what the kernel still holds. A write that fails because
 //     the peer is gone is reported by the reading side, after its last bytes.
 //   - Readiness is level triggered. What a handler leaves unread is announced
-//     again on the next turn, after everybody else had theirs.
+//     again, after everybody else had their turn and what was queued has run.
 //   - A hang-up that nobody consumes closes the connection; it never spins.
 //   - A file descriptor is closed only between two batches of events, so an
 //     event of a connection that is gone cannot reach the next connection

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/haengine/haengine/engine"
@@ -175,7 +176,7 @@ func runBench[T any](cmd *cobra.Command, name string, o benchOptions, measure fu
 	}
 	defer os.RemoveAll(dir)
 	o.dir = dir
-	takeProcessors(0)
+	takeProcessors(producersProcessors(processors(), runtime.NumCPU()))
 	at, undo, err := o.placement.pin()
 	if err != nil {
 		return fmt.Errorf("bench %s: %w", name, err)

@@ -74,6 +74,8 @@ func TestBenchmarksRunWithoutTheirLimit(t *testing.T) {
 			t.Errorf("%s: %q", verb, r.Note)
 		}
 	}
+	// Which measures nothing else takes no notice.
+	expect(t, exitDone, "bench", "limit", "--limit=false", "--duration", "50ms", "--rounds", "1", "--bytes", "8MiB")
 }
 
 // bench/knobs.sh knows every tuning setting, and gives none a value that serve

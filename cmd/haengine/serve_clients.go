@@ -36,7 +36,9 @@ const (
 	defaultNamesrvListen = "127.0.0.1:9876"
 )
 
-// loops is how many serve clients.
+// loops is how many loops of gnet's serve clients. Each keeps one of Go's processors while
+// it waits for them, until the runtime's monitor takes it away, and what the log and its replicas
+// have to do would wait for that: a node takes as many more.
 func (c *clientSettings) loops() int {
 	if c.listen == "" {
 		return 0

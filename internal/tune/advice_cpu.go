@@ -24,7 +24,7 @@ func (a *adviser) processors() {
 		}
 		a.add(Environment, Try, "GOMAXPROCS", fmt.Sprint(c.GOMAXPROCS), "1", tuneDoc, "%s", why).Command = "haengine bench sync --producers 1; GOMAXPROCS=1 haengine bench sync --producers 1 (and with --producers 64)"
 	default:
-		a.add(Environment, Keep, "GOMAXPROCS", fmt.Sprint(c.GOMAXPROCS), "", tuneDoc, "as many as the cores that may be used; serve takes more by itself: one, or one for each loop of clients where they are served")
+		a.add(Environment, Keep, "GOMAXPROCS", fmt.Sprint(c.GOMAXPROCS), "", tuneDoc, "as many as the cores that may be used, and one more for each loop of clients on a node that serves them, which serve takes by itself")
 	}
 }
 
