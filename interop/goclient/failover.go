@@ -62,7 +62,8 @@ func slavePrepare(p *place) (result, error) {
 	all := until(func() bool { return s.heard.count() >= firstPart })
 	s.running.Suspend()
 	got := result{"heard": all, "distinct": len(s.heard.numbers())}
-	// Pulls that wait already end with the next message: one for each queue, and the rest is left to read.
+	// Pulls that wait already end with the next message: one for each queue, and the rest is left to
+	// read. A queue without such a pull costs some seconds, and no more.
 	next := firstPart + len(s.queues)
 	if err := p.send(firstPart, next); err != nil {
 		return nil, err

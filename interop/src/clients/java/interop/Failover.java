@@ -76,6 +76,7 @@ final class Failover {
         List<MessageQueue> queues = place.queues();
         String id = producer.send(new Message(place.topic, "tag", "key-" + FIRST, Place.body(FIRST)), queues.get(FIRST % queues.size())).getOffsetMsgId();
         // Pulls that wait already end with the next message: one for each queue, and the rest is left to read.
+        // A queue without such a pull costs some seconds, and no more.
         place.send(FIRST + 1, FIRST + queues.size());
         Place.within(Place.SILENCE_SECONDS, () -> heard.count() >= FIRST + queues.size());
         place.send(FIRST + queues.size(), ALL);
