@@ -20,6 +20,32 @@ func framed(log []byte, segment int, sizes ...int) (stream []byte) {
 	return stream
 }
 
+// awaitReport reads reports until one is of end; false, and an error of the test, if none comes.
+func awaitReport(t *testing.T, c net.Conn, end int64) bool {
+	t.Helper()
+	for last := int64(0); last < end; {
+		r, err := readReport(c)
+		if err != nil {
+			t.Errorf("last report %d, want %d: %v", last, end, err)
+			return false
+		}
+		last = r
+	}
+	return true
+}
+
+// wantLog waits until the slave's log is this one.
+func wantLog(t *testing.T, s *Engine, log []byte) {
+	t.Helper()
+	if err := s.WaitFor(context20(t), int64(len(log))); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, len(log))
+	if _, err := s.log.ReadAt(got, 0); err != nil || string(got) != string(log) {
+		t.Fatalf("the slave's log differs: %v", err)
+	}
+}
+
 func TestFramesCutAtAnyByteGiveTheSameLog(t *testing.T) {
 	const segment = 64 << 10
 	o := Options{SegmentBytes: segment}
@@ -47,23 +73,10 @@ func TestFramesCutAtAnyByteGiveTheSameLog(t *testing.T) {
 							}
 						}
 					}()
-					for last := int64(0); last < int64(len(log)); {
-						r, err := readReport(c)
-						if err != nil {
-							t.Errorf("last report %d, want %d: %v", last, len(log), err)
-							return
-						}
-						last = r
-					}
+					awaitReport(t, c, int64(len(log)))
 				})
 				s := slaveOf(t, m, o)
-				if err := s.WaitFor(context20(t), int64(len(log))); err != nil {
-					t.Fatal(err)
-				}
-				got := make([]byte, len(log))
-				if _, err := s.log.ReadAt(got, 0); err != nil || string(got) != string(log) {
-					t.Fatalf("the slave's log differs: %v", err)
-				}
+				wantLog(t, s, log)
 				eventually(t, "all queued", func() bool { return s.log.DispatchedOffset() == int64(len(log)) })
 			})
 		}
@@ -96,23 +109,13 @@ func TestFramesThatAreReadAheadGiveTheSameLog(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			for last := int64(0); last < int64(at); {
-				var err error
-				if last, err = readReport(c); err != nil {
-					t.Errorf("after the frames to %d: %v", at, err)
-					return
-				}
+			if !awaitReport(t, c, int64(at)) {
+				return
 			}
 		}
 	})
 	s := slaveOf(t, m, o)
-	if err := s.WaitFor(context20(t), int64(len(log))); err != nil {
-		t.Fatal(err)
-	}
-	got := make([]byte, len(log))
-	if _, err := s.log.ReadAt(got, 0); err != nil || string(got) != string(log) {
-		t.Fatalf("the slave's log differs: %v", err)
-	}
+	wantLog(t, s, log)
 	used := make(chan bool, 1)
 	slave := s.slave.Load()
 	slave.loop.Post(func() { used <- slave.beyond != [aheadBytes]byte{} })
@@ -143,14 +146,9 @@ func TestWhatWasReadAheadEndsWithItsConnection(t *testing.T) {
 					return
 				}
 				_, _ = c.Write(framed(log[:one], 1<<20, 300))
-				for last := int64(0); last < int64(one); {
-					var err error
-					if last, err = readReport(c); err != nil {
-						t.Error(err)
-						return
-					}
+				if awaitReport(t, c, int64(one)) {
+					_, _ = c.Write(lost)
 				}
-				_, _ = c.Write(lost)
 			})
 			s := slaveOf(t, m, Options{})
 			eventually(t, "it follows again", func() bool {
